@@ -1,0 +1,64 @@
+# Everything is made from here; only Python 3.11 or newer has to be installed.
+# `make` alone lists the targets.
+
+PYTHON ?= python3
+SEEDS ?= 20000
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
+
+.DEFAULT_GOAL := help
+.PHONY: help serve test check format bench soak lock clean
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+serve: .venv/.serve ## run the demo, then a worker with the onboarding example
+	$(BIN)/stepwell demo
+	exec $(BIN)/stepwell worker examples.onboarding:onboard
+
+test: check ## check, then all tests, on SQLite and on a real PostgreSQL
+	$(BIN)/python -m pytest -n 2 tests
+
+check: .venv/.dev ## format, lint, types, architecture
+	$(BIN)/ruff format --check .
+	$(BIN)/ruff check .
+	$(BIN)/mypy
+	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+format: .venv/.dev ## write the format and the lint fixes that are safe
+	$(BIN)/ruff check --fix-only .
+	$(BIN)/ruff format .
+
+bench: .venv/.dev ## compare with other engines
+	$(BIN)/python benchmarks/run.py
+
+soak: .venv/.dev ## simulate SEEDS seeds (20000)
+	$(BIN)/python -m stepwell.testing.simulate --seeds $(SEEDS)
+
+# Locked versions stay as they are unless UPGRADE=1. serve.txt is bound to the versions of
+# dev.txt, because both are installed into one .venv.
+COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-version 3.11 \
+	--generate-hashes --no-emit-index-url --no-annotate --custom-compile-command "make lock" \
+	$(if $(UPGRADE),--upgrade)
+
+lock: .venv/.dev ## write requirements/*.txt anew (UPGRADE=1: to the newest versions)
+	$(COMPILE) --extra all --group dev -o requirements/dev.txt
+	$(COMPILE) --extra postgres --group build -c requirements/dev.txt -o requirements/serve.txt
+
+clean: ## remove .venv and all caches
+	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
+	find src tests benchmarks examples -name __pycache__ -prune -exec rm -rf {} + 2>/dev/null || true
+
+# Two stamps over one .venv: what it takes to run, and on top of it what it takes to
+# develop, so that `make serve` does not fetch a PostgreSQL server.
+.venv/.serve: pyproject.toml requirements/serve.txt
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11) and \
+	"Stepwell needs Python 3.11 or newer: make PYTHON=/path/to/python3.11 ...")'
+	test -x $(BIN)/pip || $(PYTHON) -m venv .venv
+	$(PIP) install --require-hashes -r requirements/serve.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	@touch $@
+
+.venv/.dev: .venv/.serve requirements/dev.txt
+	$(PIP) install --require-hashes -r requirements/dev.txt
+	@touch $@

@@ -1,0 +1,379 @@
+"""The composition root: one Stepwell is a store, a writer, a starter and perhaps workers."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from contextlib import asynccontextmanager
+from datetime import datetime
+from typing import Any
+
+from stepwell.catalog import store_for
+from stepwell.engine.ending import Endings
+from stepwell.engine.pruner import prune_once
+from stepwell.engine.starting import Starter
+from stepwell.engine.worker import Worker
+from stepwell.engine.writer import Writer
+from stepwell.errors import (
+    DuplicateDefinition,
+    InvalidCursor,
+    InvalidInput,
+    RunNotFailed,
+    RunNotFound,
+    StepNotFound,
+)
+from stepwell.kernel.changes import CancelRun, Change, Committed, StartRun
+from stepwell.kernel.clock import Clock, SystemClock, to_micros
+from stepwell.kernel.durations import Duration, seconds
+from stepwell.kernel.explaining import explain
+from stepwell.kernel.ids import Ids
+from stepwell.kernel.names import check_count, check_text
+from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
+from stepwell.kernel.states import TRANSITIONS
+from stepwell.sdk.workflow import Workflow
+from stepwell.settings import Settings
+from stepwell.store import DefinitionRow, RunFilter, Store
+
+MAX_PAGE = 1000
+
+
+class RunHandle:
+    """A run that was started."""
+
+    def __init__(self, stepwell: Stepwell, run_id: str, created: bool) -> None:
+        self._stepwell = stepwell
+        self.id = run_id
+        # False when an earlier start with the same idempotency key made the run.
+        self.created = created
+
+    async def result(self, timeout: Duration | None = None) -> Any:
+        """The run's output; raises RunFailed, RunCancelled or RunTimedOut, or TimeoutError."""
+        return await self._stepwell.result(self.id, timeout)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+
+class Stepwell:
+    """Durable runs in one store."""
+
+    def __init__(
+        self,
+        url: str | None = None,
+        workflows: Iterable[Workflow] = (),
+        *,
+        workspace: str = "default",
+        settings: Settings | None = None,
+        store: Store | None = None,
+        ids: Ids | None = None,
+    ) -> None:
+        self._settings = settings or Settings.read()
+        clock: Clock = store.clock if store is not None else SystemClock()
+        self.store = store or store_for(url or self._settings.store, clock)
+        self._workspace = check_text(workspace, "A workspace's name")
+        self._ids = ids or Ids(clock)
+        self._workflows = _registry(workflows)
+        self._workers: list[Worker] = []
+        self._writer = Writer(self.store, self._heard)
+        self._endings = Endings(self.store)
+        rows = [_row(found) for found in self._workflows.values()]
+        self._definitions = rows
+        self._starter = Starter(
+            self.store, clock, self._ids, self._workspace, rows,
+            self._settings.max_retention_seconds,
+        )  # fmt: skip
+
+    async def __aenter__(self) -> Stepwell:
+        await self.store.open()
+        try:
+            await self.store.register(self._workspace, self._definitions)
+        except BaseException:
+            await self.store.close()
+            raise
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        await self._writer.close()
+        await self._endings.close()
+        await self.store.close()
+
+    # -- starting ------------------------------------------------------------------------
+
+    async def start(
+        self, definition: str, input: Any = None, *, connection: Any = None, **options: Any
+    ) -> RunHandle:
+        """Start a run of a definition.
+
+        Options: idempotency_key, version, delay, deadline, priority, concurrency_key,
+        concurrency_limit, retention, ttl. With `connection` (asyncpg, PostgreSQL only) the
+        run starts inside the caller's own transaction.
+        """
+        change = await self._starter.prepare(definition, input, **_known(options))
+        if connection is not None:
+            return RunHandle(self, *await self.store.start_in(connection, change))
+        return (await self._start([change]))[0]
+
+    async def start_many(self, starts: Sequence[Mapping[str, Any]]) -> list[RunHandle]:
+        """Start several runs in one commit; each mapping has the arguments of `start`."""
+        changes = []
+        for index, start in enumerate(starts):
+            if not isinstance(start, Mapping) or "definition" not in start:
+                raise InvalidInput(f"start_many: item {index} must be a mapping with `definition`.")
+            options = {k: v for k, v in start.items() if k not in ("definition", "input")}
+            changes.append(
+                await self._starter.prepare(
+                    start["definition"], start.get("input"), **_known(options)
+                )
+            )
+        return await self._start(changes) if changes else []
+
+    async def _start(self, changes: Sequence[StartRun]) -> list[RunHandle]:
+        submitted = self._writer.submit(*changes)
+        self._look()
+        return [RunHandle(self, run_id, created) for run_id, created in await submitted]
+
+    async def fork(
+        self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None
+    ) -> RunHandle:
+        """A new run that has the journal of another up to `from_step` and goes on from there."""
+        origin = await self.get_run(run_id)
+        if from_step not in {step.key for step in await self.steps(run_id)}:
+            raise StepNotFound(f"Run {run_id} has no step {from_step!r}.", run_id=run_id)
+        change = await self._copy(origin, origin.input if input is ... else input, version)
+        change.fork_from_step = from_step
+        return (await self._start([change]))[0]
+
+    async def retry(self, run_id: str) -> RunHandle:
+        """A new run that goes on where a failed, cancelled or timed out one stopped."""
+        origin = await self.get_run(run_id)
+        if not origin.ended or origin.status == "completed":
+            raise RunNotFailed(
+                f"Run {run_id} is {origin.status}; only failed, cancelled or timed out runs can "
+                "be retried.",
+                run_id=run_id,
+            )
+        change = await self._copy(origin, origin.input, None)
+        change.fork_for_retry = True
+        change.fork_from_step = origin.error.step if origin.error is not None else None
+        change.key_base = run_id
+        return (await self._start([change]))[0]
+
+    async def _copy(self, origin: Run, input: Any, version: int | None) -> StartRun:
+        change = await self._starter.prepare(
+            origin.definition, input, version=version or origin.version, priority=origin.priority
+        )
+        change.forked_from = origin.id
+        return change
+
+    # -- talking to runs -----------------------------------------------------------------
+
+    async def signal(self, run_id: str, name: str, payload: Any = None) -> bool:
+        """Send a signal to a run; False if the run has already ended."""
+        submitted = self._writer.submit(self._starter.signal(run_id, name, payload))
+        self._look()
+        delivered = (await submitted)[0]
+        if delivered is None:
+            raise _not_found(run_id)
+        return bool(delivered)
+
+    async def emit(
+        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
+    ) -> bool:
+        """Emit an event of the workspace; False if `once` found an earlier one."""
+        submitted = self._writer.submit(self._starter.event(type, payload, key, once))
+        self._look()
+        return bool((await submitted)[0])
+
+    async def cancel(self, run_id: str) -> bool:
+        """Cancel a run and its children; False if it had already ended."""
+        cancelled_at = self.store.clock.now()
+        outcome = (await self._writer.submit(CancelRun(run_id, self._workspace, cancelled_at)))[0]
+        if outcome is None:
+            raise _not_found(run_id)
+        return bool(outcome)
+
+    async def result(self, run_id: str, timeout: Duration | None = None) -> Any:
+        """The output of a run, once it has ended."""
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        await self._endings.wait(run_id, limit, known=lambda: self.get_run(run_id))
+        run = await self.get_run(run_id)
+        return self._endings.outcome(run)
+
+    # -- reading -------------------------------------------------------------------------
+
+    async def get_run(self, run_id: str) -> Run:
+        await self._writer.drained()
+        run = await self.store.get_run(self._workspace, run_id)
+        if run is None:
+            raise _not_found(run_id)
+        return run
+
+    async def list_runs(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        definition: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        input: Mapping[str, Any] | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """Runs, newest first; `input` is a superset test on their inputs."""
+        statuses = [status] if isinstance(status, str) else status
+        for name in statuses or ():
+            if name not in TRANSITIONS:
+                raise InvalidInput(f"{name!r} is no status; there are {', '.join(TRANSITIONS)}.")
+        limit = min(check_count(limit, "limit"), MAX_PAGE)
+        where = RunFilter(
+            self._workspace,
+            status=None if statuses is None else list(statuses),
+            definition=definition,
+            since=None if since is None else to_micros(since),
+            until=None if until is None else to_micros(until),
+            input=None if input is None else dict(input),
+            before_id=None if cursor is None else _read_cursor(cursor),
+            limit=limit + 1,
+        )
+        await self._writer.drained()
+        found = await self.store.list_runs(where)
+        more = _write_cursor(found[limit - 1].id) if len(found) > limit else None
+        return Page(found[:limit], more)
+
+    async def count_runs(self) -> dict[str, dict[str, int]]:
+        """How many runs of each definition are in each status."""
+        await self._writer.drained()
+        return await self.store.count_runs(self._workspace)
+
+    async def steps(self, run_id: str) -> list[Step]:
+        """The journal of a run, in order of call."""
+        await self.get_run(run_id)
+        return await self.store.steps(run_id)
+
+    async def explain(self, run_id: str) -> Explanation:
+        """Why the run is where it is."""
+        await self._writer.drained()
+        facts = await self.store.facts(self._workspace, run_id)
+        if facts is None:
+            raise _not_found(run_id)
+        return explain(facts)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The workers that have a lease, or runs left from one."""
+        return await self.store.workers(self._workspace)
+
+    # -- working -------------------------------------------------------------------------
+
+    @asynccontextmanager
+    async def worker(
+        self, concurrency: int = 100, lease: Duration = "15s", grace: Duration = "1s"
+    ) -> AsyncIterator[Worker]:
+        """Execute runs while inside; `grace` is given to steps in progress at the end."""
+        lease_seconds = seconds(lease, "lease")
+        if lease_seconds < 1:
+            raise InvalidInput(f"lease must be at least one second, not {lease!r}.")
+        worker = Worker(
+            self.store, self._writer, self._starter, self._ids, self._workspace,
+            {found.program: found for found in self._workflows.values()},
+            concurrency=check_count(concurrency, "concurrency"),
+            lease_seconds=lease_seconds,
+            grace_seconds=seconds(grace, "grace"),
+            max_result_bytes=self._settings.max_result_bytes,
+        )  # fmt: skip
+        self.store.watch(self._notice)
+        await worker.start()
+        self._workers.append(worker)
+        try:
+            yield worker
+        finally:
+            self._workers.remove(worker)
+            await worker.stop()
+
+    async def prune(self) -> int:
+        """Delete runs whose retention has passed; how many there were."""
+        await self._writer.drained()
+        return await prune_once(self.store)
+
+    # -- what others did -----------------------------------------------------------------
+
+    def _look(self) -> None:
+        for worker in self._workers:
+            worker.look()
+
+    def _heard(self, batch: list[Change], committed: Committed) -> None:
+        """A commit of this process's own is durable."""
+        for run_id in committed.ended:
+            self._endings.ended(run_id)
+        for run_id, owner in committed.stopped:
+            for worker in self._workers:
+                if worker.id == owner or owner is None:
+                    worker.let_go(run_id)
+        if committed.due:
+            self._look()
+        self.store.announce(committed)
+
+    def _notice(self, message: str) -> None:
+        """Another process did something."""
+        if message:
+            for worker in self._workers:
+                worker.let_go(message)
+        self._look()
+
+
+def _registry(workflows: Iterable[Workflow]) -> dict[tuple[str, int], Workflow]:
+    found: dict[tuple[str, int], Workflow] = {}
+    for workflow in workflows:
+        if not isinstance(workflow, Workflow):
+            raise InvalidInput(f"workflows takes what @workflow made, not {workflow!r}.")
+        key = (workflow.name, workflow.version)
+        if key in found and found[key] is not workflow:
+            raise DuplicateDefinition(
+                f"Two workflows are called {workflow.name!r} version {workflow.version}. "
+                "Give one of them another name or version."
+            )
+        found[key] = workflow
+    return found
+
+
+def _row(workflow: Workflow) -> DefinitionRow:
+    return DefinitionRow(
+        name=workflow.name,
+        version=workflow.version,
+        kind="code",
+        program=workflow.program,
+        retention_seconds=workflow.retention_seconds,
+        max_concurrent_runs=workflow.max_concurrent_runs,
+        deadline_seconds=workflow.deadline_seconds,
+    )
+
+
+_OPTIONS = frozenset(
+    {"idempotency_key", "version", "delay", "deadline", "priority", "concurrency_key",
+     "concurrency_limit", "retention", "ttl"}
+)  # fmt: skip
+
+
+def _known(options: dict[str, Any]) -> dict[str, Any]:
+    if unknown := set(options) - _OPTIONS:
+        raise InvalidInput(
+            f"start has no option {', '.join(sorted(unknown))}; "
+            f"it has {', '.join(sorted(_OPTIONS))}."
+        )
+    return options
+
+
+def _not_found(run_id: str) -> RunNotFound:
+    return RunNotFound(f"There is no run {run_id!r}.", run_id=run_id)
+
+
+def _write_cursor(run_id: str) -> str:
+    return base64.urlsafe_b64encode(run_id.encode()).decode().rstrip("=")
+
+
+def _read_cursor(cursor: str) -> str:
+    try:
+        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+    except (ValueError, binascii.Error, TypeError, AttributeError) as error:
+        raise InvalidCursor(f"{cursor!r} is not a cursor of this list.") from error

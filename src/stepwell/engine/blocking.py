@@ -1,0 +1,59 @@
+"""The one bridge for plain functions: a context whose operations block their thread."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import Any
+
+from stepwell.engine.calls import current_step
+from stepwell.engine.context import ChildHandle, Context
+from stepwell.errors import ContextMisuse
+
+_OPERATIONS = frozenset(
+    {"step", "sleep", "sleep_until", "wait_for_event", "emit", "run_child", "start_child",
+     "patched"}
+)  # fmt: skip
+
+
+class BlockingContext:
+    """`ctx` of a workflow that is a plain function: the same operations, without `await`."""
+
+    def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
+        self._context = context
+        self._loop = loop
+
+    def __getattr__(self, name: str) -> Any:
+        if name not in _OPERATIONS:
+            return getattr(self._context, name)
+        operation: Callable[..., Coroutine[Any, Any, Any]] = getattr(self._context, name)
+
+        def blocking(*args: Any, **kwargs: Any) -> Any:
+            if current_step.get() is not None:
+                raise ContextMisuse(f"ctx.{name}() cannot be used inside a step function.")
+            return self._block(operation(*args, **kwargs))
+
+        return blocking
+
+    def now(self) -> datetime:
+        async def read() -> datetime:
+            return self._context.now()
+
+        return self._context.now() if current_step.get() is not None else self._block(read())
+
+    def _block(self, operation: Coroutine[Any, Any, Any]) -> Any:
+        result = asyncio.run_coroutine_threadsafe(operation, self._loop).result()
+        return BlockingChild(result, self) if isinstance(result, ChildHandle) else result
+
+
+class BlockingChild:
+    """A child handle whose `result()` blocks."""
+
+    def __init__(self, handle: ChildHandle, context: BlockingContext) -> None:
+        self._handle = handle
+        self._context = context
+        self.id = handle.id
+
+    def result(self) -> Any:
+        return self._context._block(self._handle.result())

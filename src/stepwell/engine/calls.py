@@ -1,0 +1,98 @@
+"""Calling user code: async or not, with a time limit, and with its step's identity at hand."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import inspect
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import StepTimedOut
+from stepwell.kernel.clock import SECOND, Clock
+
+
+class StepIdentity(msgspec.Struct, frozen=True):
+    """Which step, and which attempt of it, the code at hand belongs to."""
+
+    run_id: str
+    key: str
+    attempt: int
+    idempotency_key: str
+
+
+current_step: contextvars.ContextVar[StepIdentity | None] = contextvars.ContextVar(
+    "stepwell_step", default=None
+)
+
+
+class ExitRequested(RuntimeError):
+    """User code called sys.exit(); that ends the step, not the worker."""
+
+
+@functools.lru_cache(maxsize=4096)
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, functools.partial):
+        function = function.func
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004
+    )
+
+
+def is_async(function: Callable[..., Any]) -> bool:
+    try:
+        return _is_async(function)
+    except TypeError:  # unhashable callables
+        return inspect.iscoroutinefunction(function)
+
+
+async def call(
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], threads: Executor
+) -> Any:
+    """Call a function: a coroutine function here, any other in a thread."""
+    try:
+        if is_async(function):
+            return await function(*args, **kwargs)
+        bound = functools.partial(_in_thread, function, args, kwargs)
+        run = contextvars.copy_context().run
+        result = await asyncio.get_running_loop().run_in_executor(threads, run, bound)
+        return await result if inspect.isawaitable(result) else result
+    except SystemExit as error:
+        raise ExitRequested(f"sys.exit({error.code!r}) was called") from error
+
+
+def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+    try:
+        return function(*args, **kwargs)
+    except StopIteration as error:
+        # A StopIteration cannot pass through a future.
+        raise RuntimeError(f"StopIteration was raised: {error}") from error
+
+
+async def call_within(
+    seconds: float, clock: Clock, step: str,
+    function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], threads: Executor,
+) -> Any:  # fmt: skip
+    """The same with a time limit, on the engine's own clock."""
+    loop = asyncio.get_running_loop()
+    limit = asyncio.timeout(None)
+
+    def expire() -> None:
+        limit.reschedule(loop.time())
+
+    timer = clock.call_at(clock.now() + int(seconds * SECOND), expire)
+    try:
+        async with limit:
+            return await call(function, args, kwargs, threads)
+    except TimeoutError as error:
+        if limit.expired():
+            raise StepTimedOut(
+                f"Step {step!r} ran longer than its timeout of {seconds:g} s.", step=step
+            ) from error
+        raise
+    finally:
+        timer.cancel()

@@ -1,0 +1,418 @@
+"""The context: what a program may do durably."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable, Mapping
+from concurrent.futures import Executor
+from datetime import datetime
+from typing import Any
+
+import msgspec
+
+from stepwell.engine.calls import current_step
+from stepwell.engine.execution import Execution
+from stepwell.engine.failures import describe_child_failure, describe_failure, recorded_failure
+from stepwell.engine.starting import Starter
+from stepwell.engine.stepcall import OnUnknown, StepCall, entry_of
+from stepwell.errors import ContextMisuse, InvalidInput, StepwellError, WaitTimedOut
+from stepwell.kernel.changes import Change, JournalRow, OpenWait, RecordStep, StartRun, WaitRow
+from stepwell.kernel.clock import SECOND, to_datetime, to_micros
+from stepwell.kernel.codec import decode, encode
+from stepwell.kernel.durations import Duration, seconds
+from stepwell.kernel.matching import term_of
+from stepwell.kernel.names import check_step_name, check_text
+from stepwell.kernel.retry import Retry
+from stepwell.kernel.states import SETTLED
+
+# The last operation this branch of the program came back from; it names readings of the clock.
+_anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
+
+
+class Context:
+    """Handed to every program as `ctx`. Each operation is journaled under its name."""
+
+    def __init__(
+        self, execution: Execution, starter: Starter, threads: Executor,
+        retry: Retry, max_result_bytes: int,
+    ) -> None:  # fmt: skip
+        self._execution = execution
+        self._starter = starter
+        self._threads = threads
+        self._retry = retry
+        self._max_result_bytes = max_result_bytes
+        self._key_base = execution.claimed.key_base or execution.run_id
+
+    # -- facts ---------------------------------------------------------------------------
+
+    @property
+    def run_id(self) -> str:
+        return self._execution.run_id
+
+    @property
+    def attempt(self) -> int:
+        """In a step function the step's attempt, elsewhere the run's; both count from 1."""
+        step = current_step.get()
+        return step.attempt if step is not None else self._execution.claimed.attempt
+
+    @property
+    def idempotency_key(self) -> str:
+        """Stable across attempts: in a step function the step's, elsewhere the run's."""
+        step = current_step.get()
+        if step is not None:
+            return step.idempotency_key
+        return self._execution.claimed.idempotency_key or self._key_base
+
+    @property
+    def cancelled(self) -> bool:
+        """Whether the run was cancelled, ended, or taken over while this code runs."""
+        return self._execution.cancelled
+
+    def now(self) -> datetime:
+        """The time, the same again on every replay."""
+        execution = self._execution
+        if current_step.get() is not None:
+            at = execution.clock.now()
+        else:
+            key, seq = execution.next_key(f"now:{_anchor.get()}")
+            entry = execution.entry(key, "now")
+            if entry is None:
+                at = execution.clock.now()
+                execution.note(
+                    RecordStep(execution.held, key, seq, "now", "completed", 1, str(at), None, at, at)
+                )
+            else:
+                at = int(entry.output or 0)
+        moment = to_datetime(at)
+        assert moment is not None
+        return moment
+
+    # -- steps ---------------------------------------------------------------------------
+
+    async def step(
+        self, name: str, function: Callable[..., Any], /, *args: Any,
+        retry: Retry | None = None, timeout: Duration | None = None,
+        once: bool = False, on_unknown: OnUnknown = "fail", **kwargs: Any,
+    ) -> Any:  # fmt: skip
+        """Call a function and journal what it returns; a recorded step never runs again.
+
+        With `once`, a step that was interrupted is not simply run again: `on_unknown` says
+        whether to fail it, retry it, or ask by waiting for the signal `resolve:<step>`.
+        """
+        key, seq = self._begin(name)
+        execution = self._execution
+        entry = execution.entry(key, "step")
+        if entry is not None and entry.status in SETTLED:
+            return await self._replay(entry)
+        if not callable(function):
+            raise InvalidInput(f"Step {key!r} was given {function!r}, which cannot be called.")
+        limit = None if timeout is None else seconds(timeout, f"The timeout of step {key!r}")
+        work = StepCall(
+            execution, key, seq, self._key_base, function, args, kwargs, retry or self._retry,
+            limit, self._threads, self._max_result_bytes,
+        )  # fmt: skip
+        execution.enter()
+        try:
+            if once:
+                return await self._settled(await work.once(entry, on_unknown))
+            return await self._settled(await work.attempts(entry))
+        except asyncio.CancelledError:
+            if execution.state == "active":
+                execution.note(work.record("skipped", None, None))
+            raise
+        finally:
+            execution.leave()
+
+    # -- time ----------------------------------------------------------------------------
+
+    async def sleep(self, name: str, duration: Duration) -> None:
+        """Sleep durably; no process is held meanwhile."""
+        wanted = seconds(duration, f"The duration of sleep {name!r}")
+        await self._sleep(name, self._execution.clock.now() + int(wanted * SECOND))
+
+    async def sleep_until(self, name: str, at: datetime) -> None:
+        """Sleep until a moment; a naive datetime is taken as UTC."""
+        if not isinstance(at, datetime):
+            raise InvalidInput(f"sleep_until {name!r} takes a datetime, not {at!r}.")
+        await self._sleep(name, to_micros(at))
+
+    async def _sleep(self, name: str, due_at: int) -> None:
+        key, seq = self._begin(name)
+        execution = self._execution
+        entry = execution.entry(key, "sleep")
+        if entry is None:
+            opening = OpenWait(
+                execution.held, key, seq, "sleep", execution.clock.now(), due_at=due_at
+            )
+            entry = await self._wait(opening, lambda row: ("completed", None, None))
+            await self._settled(entry)
+        else:
+            await self._replay(entry)
+
+    # -- events --------------------------------------------------------------------------
+
+    async def wait_for_event(
+        self, name: str, event: str | None = None, *, match: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None, lookback: Duration | None = None,
+        raise_on_timeout: bool = False,
+    ) -> Any:  # fmt: skip
+        """Wait for a signal or event; its payload, or None after the timeout."""
+        key, seq = self._begin(name)
+        execution = self._execution
+        entry = execution.entry(key, "event")
+        if entry is None:
+            now = execution.clock.now()
+            wanted = None if match is None else encode(match, f"The match of {key!r}")
+            opening = OpenWait(
+                execution.held, key, seq, "event", now,
+                due_at=_later(now, timeout, f"The timeout of {key!r}"),
+                event=check_text(event if event is not None else name, "An event's type"),
+                match=wanted,
+                term=term_of(decode(wanted)) if wanted is not None else "",
+                since=None
+                if lookback is None
+                else now - int(seconds(lookback, f"The lookback of {key!r}") * SECOND),
+            )  # fmt: skip
+            entry = await self._wait(
+                opening,
+                lambda row: ("timed_out", None, None)
+                if row.result is None
+                else ("completed", row.result, None),
+            )
+            await self._settled(entry)
+        else:
+            await self._replay(entry)
+        if entry.status == "timed_out":
+            if raise_on_timeout:
+                raise WaitTimedOut(f"No event came for {key!r} in time.", step=key)
+            return None
+        return _value(entry)
+
+    async def emit(
+        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
+    ) -> None:
+        """Emit an event of the workspace; with `once`, the first of that type and key wins."""
+        check_text(type, "An event's type")
+        journal_key, seq = self._begin(f"emit:{type}")
+        execution = self._execution
+        entry = execution.entry(journal_key, "emit")
+        if entry is not None:
+            await self._replay(entry)
+            return
+        execution.enter()
+        try:
+            change = self._starter.event(type, payload, key, once)
+            change.held = execution.held
+            now = execution.clock.now()
+            record = RecordStep(
+                execution.held, journal_key, seq, "emit", "completed", 1, None, None, now, now
+            )
+            await execution.record(change, record)
+            await self._settled(entry_of(record))
+        finally:
+            execution.leave()
+
+    # -- children ------------------------------------------------------------------------
+
+    async def start_child(
+        self, name: str, definition: str, input: Any = None, **options: Any
+    ) -> ChildHandle:
+        """Start a run of its own; the handle has its id and a durable `result()`."""
+        key, seq = self._begin(name)
+        execution = self._execution
+        entry = execution.entry(key, "child")
+        if entry is None:
+            execution.enter()
+            try:
+                now = execution.clock.now()
+                record = RecordStep(
+                    execution.held, key, seq, "child", "completed", 1, None, None, now, now
+                )
+                changes: list[Change] = [record]
+                try:
+                    child = await self._child(definition, input, options)
+                    record.output = encode(child.id, "A child's id")
+                    changes.insert(0, child)
+                except StepwellError as error:
+                    record.status, record.error = "failed", describe_failure(error, key)
+                await execution.record(*changes)
+                entry = entry_of(record)
+                await self._settled(entry)
+            finally:
+                execution.leave()
+        else:
+            await self._replay(entry)
+        return ChildHandle(self, key, _value(entry))
+
+    async def run_child(
+        self, name: str, definition: str, input: Any = None, **options: Any
+    ) -> Any:
+        """Start a run and wait for its output; raises RunFailed and its kin if it has none."""
+        key, seq = self._begin(name)
+        execution = self._execution
+        entry = execution.entry(key, "child")
+        if entry is not None:
+            return await self._replay(entry)
+        waiting = execution.waits.get(key)
+        if waiting is not None:
+            assert waiting.child_run_id is not None
+            opening = self._child_wait(key, seq, waiting.child_run_id)
+            return await self._settled(await self._wait(opening, _child_outcome(key, opening)))
+        execution.enter()
+        try:
+            try:
+                child = await self._child(definition, input, options)
+            except StepwellError as error:
+                now = execution.clock.now()
+                failed = describe_failure(error, key)
+                record = RecordStep(
+                    execution.held, key, seq, "child", "failed", 1, None, failed, now, now
+                )
+                await execution.record(record)
+                return await self._settled(entry_of(record))
+        finally:
+            execution.leave()
+        opening = self._child_wait(key, seq, child.id)
+        return await self._settled(await self._wait(opening, _child_outcome(key, opening), child))
+
+    async def _child(self, definition: str, input: Any, options: dict[str, Any]) -> StartRun:
+        if "idempotency_key" in options:
+            raise InvalidInput("A child needs no idempotency_key: its parent's journal is one.")
+        return await self._starter.prepare(
+            definition,
+            input,
+            parent_run_id=self.run_id,
+            parent_deadline_at=self._execution.claimed.deadline_at,
+            **options,
+        )
+
+    def _child_wait(self, key: str, seq: int, child_run_id: str) -> OpenWait:
+        execution = self._execution
+        return OpenWait(
+            execution.held, key, seq, "child", execution.clock.now(), child_run_id=child_run_id
+        )
+
+    async def _child_result(self, start_key: str, run_id: str) -> Any:
+        key, seq = self._begin(f"{start_key}.result")
+        entry = self._execution.entry(key, "child")
+        if entry is not None:
+            return await self._replay(entry)
+        opening = self._child_wait(key, seq, run_id)
+        return await self._settled(await self._wait(opening, _child_outcome(key, opening)))
+
+    # -- code changes --------------------------------------------------------------------
+
+    async def patched(self, change_id: str) -> bool:
+        """Whether to take the new way: True in runs that had not come this far before it."""
+        check_text(change_id, "A change's id")
+        execution = self._execution
+        if current_step.get() is not None:
+            raise ContextMisuse("ctx.patched() cannot be used inside a step function.")
+        known = execution.patches.get(change_id)
+        if known is not None:
+            return known
+        key = f"patch:{change_id}"
+        entry = execution.entry(key, "patch")
+        if entry is not None:
+            execution.patches[change_id] = True
+            execution.next_key(key)
+            await self._replay(entry)
+            return True
+        if execution.replaying:
+            execution.patches[change_id] = False
+            return False
+        execution.patches[change_id] = True
+        _, seq = execution.next_key(key)
+        execution.enter()
+        try:
+            now = execution.clock.now()
+            record = RecordStep(
+                execution.held, key, seq, "patch", "completed", 1, "true", None, now, now
+            )
+            await execution.record(record)
+            await self._settled(entry_of(record))
+        finally:
+            execution.leave()
+        return True
+
+    # -- how operations end --------------------------------------------------------------
+
+    def _begin(self, name: str) -> tuple[str, int]:
+        if current_step.get() is not None:
+            raise ContextMisuse(
+                f"{name!r} was called inside a step function; durable operations belong in the "
+                "workflow function, or in a child run."
+            )
+        return self._execution.next_key(check_step_name(name))
+
+    async def _replay(self, entry: JournalRow) -> Any:
+        if entry.status == "skipped":
+            # The program gave this up before and will do so again; until then it waits.
+            await asyncio.get_running_loop().create_future()
+        await self._execution.deliveries.replayed(entry.position)
+        return self._outcome(entry)
+
+    async def _settled(self, entry: JournalRow) -> Any:
+        await self._execution.deliveries.recorded(entry.position)
+        return self._outcome(entry)
+
+    def _outcome(self, entry: JournalRow) -> Any:
+        _anchor.set(entry.key)
+        if entry.status == "failed":
+            assert entry.error is not None
+            raise recorded_failure(entry.error)
+        return _value(entry)
+
+    async def _wait(
+        self, opening: OpenWait, outcome: Callable[[WaitRow], tuple[str, str | None, str | None]],
+        *companions: Change,
+    ) -> JournalRow:  # fmt: skip
+        """Wait, then record how the wait ended."""
+        execution = self._execution
+        row = await execution.wait(opening.key, opening, *companions)
+        execution.enter()
+        try:
+            status, output, error = outcome(row)
+            record = RecordStep(
+                execution.held, opening.key, opening.seq, opening.kind, status, 1, output, error,
+                row.created_at or opening.created_at, execution.clock.now(), settles=True,
+            )  # fmt: skip
+            await execution.record(record)
+        finally:
+            execution.leave()
+        return entry_of(record)
+
+
+class ChildHandle:
+    """A child run that was started."""
+
+    def __init__(self, context: Context, key: str, run_id: str) -> None:
+        self._context = context
+        self._key = key
+        self.id = run_id
+
+    async def result(self) -> Any:
+        """The child's output, waited for durably."""
+        return await self._context._child_result(self._key, self.id)
+
+
+def _child_outcome(
+    key: str, opening: OpenWait
+) -> Callable[[WaitRow], tuple[str, str | None, str | None]]:
+    def outcome(row: WaitRow) -> tuple[str, str | None, str | None]:
+        assert row.result is not None and opening.child_run_id is not None
+        status, output, error = msgspec.json.decode(row.result)
+        if status == "completed":
+            return "completed", output, None
+        return "failed", None, describe_child_failure(status, opening.child_run_id, error, key)
+
+    return outcome
+
+
+def _value(entry: JournalRow) -> Any:
+    return None if entry.output is None else decode(entry.output)
+
+
+def _later(now: int, duration: Duration | None, what: str) -> int | None:
+    return None if duration is None else now + int(seconds(duration, what) * SECOND)

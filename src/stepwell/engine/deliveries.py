@@ -1,0 +1,90 @@
+"""Handing results to a program in the order in which they were recorded.
+
+A program may wait for several things at once and act on whichever comes first. To make a
+replay take the same turns, results reach the program in the order of their journal
+positions, and after each position the program is given time to react before the next one.
+A program that does one thing at a time never notices.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import heapq
+from collections import Counter, deque
+from collections.abc import Iterable
+
+# Turns of the loop after which a program has surely reacted: gather, wait and task groups
+# each need two or three to pass a result on, and they may be nested.
+SETTLE_TURNS = 24
+
+
+class Deliveries:
+    """The results on their way to one program."""
+
+    def __init__(self, positions: Iterable[int] = ()) -> None:
+        # Position → how many results recorded there the program has not asked for yet.
+        self._recorded = Counter(positions)
+        self._order = deque(sorted(self._recorded))
+        self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
+        self._count = 0
+        self._turning = False
+        self._asked = False
+        # Operations the program has under way.
+        self.outstanding = 0
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing is on its way."""
+        return not self._turning
+
+    @property
+    def replaying(self) -> bool:
+        """Whether the journal holds results that the program has not come to yet."""
+        return bool(self._order)
+
+    async def replayed(self, position: int) -> None:
+        """A recorded result is asked for: return when its turn has come."""
+        first = bool(self._order) and self._order[0] == position
+        alone = first and self._recorded[position] == 1
+        self._recorded[position] -= 1
+        if self._recorded[position] == 0:
+            self._order.remove(position)
+        if not (alone and self.outstanding == 0 and self.idle):
+            self._asked = True
+            await self._turn_of(position, SETTLE_TURNS)
+
+    async def recorded(self, position: int) -> None:
+        """A result has just become durable: return when its turn has come."""
+        if self.outstanding > 1 or not self.idle:
+            await self._turn_of(position, SETTLE_TURNS if self.replaying else 1)
+
+    async def _turn_of(self, position: int, turns: int) -> None:
+        loop = asyncio.get_running_loop()
+        turn: asyncio.Future[None] = loop.create_future()
+        self._count += 1
+        heapq.heappush(self._queue, (position, self._count, turn))
+        if not self._turning:
+            self._turning = True
+            loop.call_soon(self._pass_time, turns)
+        self.outstanding += 1
+        try:
+            await turn
+        finally:
+            self.outstanding -= 1
+
+    def _pass_time(self, left: int) -> None:
+        loop = asyncio.get_running_loop()
+        if self._asked:
+            self._asked, left = False, SETTLE_TURNS
+        if left > 0:
+            loop.call_soon(self._pass_time, left - 1)
+            return
+        if not self._queue:
+            self._turning = False
+            return
+        position = self._queue[0][0]
+        while self._queue and self._queue[0][0] == position:
+            turn = heapq.heappop(self._queue)[2]
+            if not turn.done():
+                turn.set_result(None)
+        loop.call_soon(self._pass_time, SETTLE_TURNS)

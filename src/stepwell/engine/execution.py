@@ -1,0 +1,275 @@
+"""A run in memory: its journal, what it waits for, and when it may leave again."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any, Literal
+
+from stepwell.engine.deliveries import Deliveries
+from stepwell.engine.writer import Writer, fenced
+from stepwell.errors import Fenced, JournalMismatch, Suspended
+from stepwell.kernel.changes import (
+    Change,
+    ClaimedRun,
+    EndRun,
+    Held,
+    JournalRow,
+    OpenWait,
+    ParkRun,
+    RecordStep,
+    ReleaseRun,
+    WaitRow,
+    WatchWaits,
+)
+from stepwell.kernel.clock import Clock
+from stepwell.kernel.states import SETTLED
+
+# Turns of the loop a program is given to begin something else before it counts as waiting.
+PARK_TURNS = 6
+
+# Waits that end by the clock alone.
+_TIMED = ("sleep", "retry")
+
+State = Literal["active", "parked", "gone"]
+
+
+class Execution:
+    """One claimed run while its program is in memory."""
+
+    def __init__(
+        self, claimed: ClaimedRun, owner: str, writer: Writer, clock: Clock,
+        parked: Callable[[Execution], None], fraction: Callable[[], float],
+    ) -> None:  # fmt: skip
+        self.claimed = claimed
+        self.writer = writer
+        self.clock = clock
+        self.state: State = "active"
+        self.cancelled = False
+        self.task: asyncio.Task[None] | None = None
+        self.entries = {row.key: row for row in claimed.journal}
+        self.waits = {row.key: row for row in claimed.waits}
+        self.held = Held(
+            claimed.id,
+            owner,
+            claimed.fence,
+            position=max((row.position for row in claimed.journal), default=0),
+        )
+        self.deliveries = Deliveries(
+            row.position
+            for row in claimed.journal
+            if row.status in SETTLED and row.status != "skipped" and row.kind != "now"
+        )
+        self.fraction = fraction
+        self._parked = parked
+        # Decisions of ctx.patched() in this execution.
+        self.patches: dict[str, bool] = {}
+        self._names: dict[str, int] = {}
+        self._seq = 0
+        self._notes: list[RecordStep] = []
+        # Operations at work; the program cannot be parked while there are any.
+        self._active = 0
+        self._waiting: dict[str, asyncio.Future[WaitRow]] = {}
+        self._due = {row.key: row.due_at for row in claimed.waits if row.kind in _TIMED}
+        self._to_open: list[Change] = []
+        self._checking = False
+        self._unseen_waits = len(self.waits)
+
+    @property
+    def run_id(self) -> str:
+        return self.claimed.id
+
+    # -- keys and the journal ------------------------------------------------------------
+
+    def next_key(self, name: str) -> tuple[str, int]:
+        """The journal key of this call, and its place in the order of calls."""
+        if self.state != "active":
+            raise self.leaving()
+        count = self._names.get(name, 0) + 1
+        self._names[name] = count
+        self._seq += 1
+        return (name if count == 1 else f"{name}#{count}"), self._seq
+
+    def entry(self, key: str, kind: str) -> JournalRow | None:
+        """What the journal holds under this key."""
+        row = self.entries.get(key)
+        if row is not None and row.kind != kind:
+            raise JournalMismatch(
+                f"The journal of this run has a {row.kind} where the code now has a {kind}: "
+                f"{key!r}. Give the new code another name, or guard it with ctx.patched().",
+                step=key,
+            )
+        return row
+
+    @property
+    def next_due_at(self) -> int | None:
+        """When the first of the current waits is due; None if one of them may end any time."""
+        due = [self._due.get(key) for key in self._waiting]
+        return None if None in due else min((at for at in due if at is not None), default=None)
+
+    @property
+    def replaying(self) -> bool:
+        """Whether something recorded or waited for has not been reached yet."""
+        return self.deliveries.replaying or self._unseen_waits > 0
+
+    def leaving(self) -> BaseException:
+        """What an operation raises when the program has to leave."""
+        return Fenced() if self.cancelled or self.state == "gone" else Suspended()
+
+    # -- recording -----------------------------------------------------------------------
+
+    def note(self, change: RecordStep) -> None:
+        """Record this along with whatever is recorded next."""
+        self._notes.append(change)
+
+    async def record(self, *changes: Change) -> list[Any]:
+        """Make changes durable; raises when the run is no longer held."""
+        if self.state == "gone":
+            raise Fenced
+        if self._notes:
+            changes, self._notes = (*self._notes, *changes), []
+        outcomes = await self.writer.submit(*changes)
+        if fenced(outcomes):
+            self.stop()
+            raise Fenced
+        if self.state == "gone":
+            raise Fenced
+        return outcomes
+
+    def enter(self) -> None:
+        self._active += 1
+        self.deliveries.outstanding += 1
+
+    def leave(self) -> None:
+        self._active -= 1
+        self.deliveries.outstanding -= 1
+        if self._active == 0 and self._waiting:
+            self._check_soon()
+
+    # -- waiting -------------------------------------------------------------------------
+
+    async def wait(self, key: str, opening: OpenWait, *companions: Change) -> WaitRow:
+        """Wait until the wait of this key has ended, opening it if need be."""
+        row = self.waits.get(key)
+        if row is not None:
+            self._unseen_waits -= 1
+            if row.ended_at is not None:
+                return row
+        else:
+            self._to_open += [*companions, opening]
+            if opening.kind in _TIMED:
+                self._due[key] = opening.due_at
+        future: asyncio.Future[WaitRow] = asyncio.get_running_loop().create_future()
+        self._waiting[key] = future
+        self.deliveries.outstanding += 1
+        self._check_soon()
+        try:
+            return await future
+        except asyncio.CancelledError:
+            if self.state == "active":
+                self._abandon(key, opening)
+            raise
+        finally:
+            self._waiting.pop(key, None)
+            self.deliveries.outstanding -= 1
+
+    def _abandon(self, key: str, opening: OpenWait) -> None:
+        """The program cancelled a wait of its own: nothing may be consumed by it any more."""
+        self._to_open = [change for change in self._to_open if change is not opening]
+        now = self.clock.now()
+        change = RecordStep(
+            self.held, key, opening.seq, opening.kind, "skipped", 1, None, None,
+            opening.created_at, now, settles=True,
+        )  # fmt: skip
+        self.writer.submit(change).add_done_callback(lambda done: done.cancelled() or done.exception())
+        self._check_soon()
+
+    def news(self, claimed: ClaimedRun) -> None:
+        """The store says how the waits of this run stand."""
+        self.state = "active"
+        self.held.fence = claimed.fence
+        for row in claimed.waits:
+            self.waits[row.key] = row
+            future = self._waiting.get(row.key)
+            if row.ended_at is not None and future is not None and not future.done():
+                future.set_result(row)
+        self._check_soon()
+
+    def _check_soon(self) -> None:
+        if not self._checking and self.state == "active":
+            self._checking = True
+            asyncio.get_running_loop().call_soon(self._check, PARK_TURNS)
+
+    def _check(self, left: int) -> None:
+        """Once the program has come to rest: open its new waits, and park it if it only waits."""
+        if left > 0 or not self.deliveries.idle:
+            asyncio.get_running_loop().call_soon(self._check, left - 1)
+            return
+        self._checking = False
+        keys = [key for key, future in self._waiting.items() if not future.done()]
+        if self.state != "active" or not (keys or self._to_open):
+            return
+        opening, self._to_open = self._to_open, []
+        only_waits = self._active == 0 and len(keys) == len(self._waiting) and bool(keys)
+        last = ParkRun(self.held, keys) if only_waits else WatchWaits(self.held, keys)
+        changes: list[Change] = [*self._notes, *opening, last]
+        self._notes = []
+        if only_waits:
+            self.state = "parked"
+        submitted = self.writer.submit(*changes)
+        submitted.add_done_callback(self._on_parked if only_waits else self._held_on)
+
+    def _on_parked(self, done: asyncio.Future[list[Any]]) -> None:
+        if self._held_on(done) and self.state == "parked":
+            self._parked(self)
+
+    def _held_on(self, done: asyncio.Future[list[Any]]) -> bool:
+        if done.cancelled() or done.exception() is not None or fenced(done.result()):
+            self.stop()
+            return False
+        return True
+
+    # -- leaving -------------------------------------------------------------------------
+
+    def stop(self) -> None:
+        """The run was cancelled, ended or taken over: interrupt user code, record nothing more."""
+        if self.state == "gone":
+            return
+        self.state = "gone"
+        self.cancelled = True
+        if self.task is not None:
+            self.task.cancel()
+        for future in self._waiting.values():
+            future.cancel()
+
+    def suspend(self) -> None:
+        """Leave memory: the run is parked, and goes on from its journal another time."""
+        self.state = "gone"
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(Suspended())
+                future.exception()
+        if self.task is not None and not self.task.done():
+            # The program may sit in something that is not durable: give it a moment, then insist.
+            asyncio.get_running_loop().call_later(0, self._insist, PARK_TURNS)
+
+    def _insist(self, left: int) -> None:
+        if self.task is None or self.task.done():
+            return
+        if left > 0:
+            asyncio.get_running_loop().call_soon(self._insist, left - 1)
+        else:
+            self.task.cancel()
+
+    def release(self) -> asyncio.Future[list[Any]]:
+        """Give the run back unfinished."""
+        self.suspend()
+        return self.writer.submit(ReleaseRun(self.held))
+
+    def end(self, status: str, output: str | None, error: str | None) -> EndRun:
+        self.state = "gone"
+        return EndRun(self.held, status, output, error, self.clock.now())
+
+    def take_notes(self) -> list[RecordStep]:
+        notes, self._notes = self._notes, []
+        return notes

@@ -1,0 +1,93 @@
+"""What is recorded of an error, and the error a program sees in its place.
+
+A program must see the same error when a step fails and whenever that failure is replayed.
+So both times it gets one made from the record: a StepFailed that is also of the class the
+step function raised, wherever that class can be found again by its name.
+"""
+
+from __future__ import annotations
+
+import importlib
+from functools import cache
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import (
+    RunCancelled,
+    RunFailed,
+    RunNotFound,
+    RunTimedOut,
+    StepFailed,
+    StepwellError,
+)
+from stepwell.kernel.codec import describe
+from stepwell.kernel.run import ErrorInfo
+
+MAX_MESSAGE = 20_000
+_encode = msgspec.json.Encoder().encode
+
+
+def describe_failure(error: BaseException, step: str | None) -> str:
+    """The JSON that is recorded of an error."""
+    message = describe(error)
+    if len(message) > MAX_MESSAGE:
+        message = message[:MAX_MESSAGE] + f"… ({len(message) - MAX_MESSAGE} more characters)"
+    kind = error.code if isinstance(error, StepwellError) else type(error).__name__
+    if isinstance(error, StepFailed) and error.error is not None:
+        # A failed step that nobody caught: the run failed for that step's reason.
+        kind, step = error.error.type, error.step
+    path = f"{type(error).__module__}:{type(error).__qualname__}"
+    return _encode({"type": kind, "message": message, "step": step, "class": path}).decode()
+
+
+def recorded_failure(text: str) -> Exception:
+    """The error a program sees for a step that was recorded as failed."""
+    data = msgspec.json.decode(text)
+    info = ErrorInfo(data["type"], data["message"], data["step"])
+    if status := data.get("run_status"):
+        return run_failure(status, data["run_id"], info)
+    made = _class_for(data.get("class", ""))
+    error = made.__new__(made)
+    StepFailed.__init__(error, info.message, error=info, step=info.step)
+    return error
+
+
+def run_failure(status: str, run_id: str, info: ErrorInfo | None) -> Exception:
+    """The error for a run that did not complete."""
+    if status == "missing":
+        return RunNotFound(f"The run {run_id} is no longer in the store.", run_id=run_id)
+    kind = {"failed": RunFailed, "cancelled": RunCancelled, "timed_out": RunTimedOut}[status]
+    return kind(run_id, info)
+
+
+def describe_child_failure(status: str, run_id: str, error: str | None, step: str) -> str:
+    """The JSON recorded for a wait whose child did not complete."""
+    info: dict[str, Any] = msgspec.json.decode(error) if error else {}
+    message = info.get("message") or f"The run {run_id} {status.replace('_', ' ')}."
+    return _encode(
+        {
+            "type": info.get("type", f"run_{status}"),
+            "message": message,
+            "step": step,
+            "run_status": status,
+            "run_id": run_id,
+        }
+    ).decode()
+
+
+@cache
+def _class_for(path: str) -> type[StepFailed]:
+    """StepFailed, mixed with the class of that name if there is one to be found."""
+    module, _, name = path.partition(":")
+    try:
+        found: Any = importlib.import_module(module)
+        for part in name.split("."):
+            found = getattr(found, part)
+        if not issubclass(found, Exception) or issubclass(found, StepFailed):
+            return StepFailed
+        mixed = type(found.__name__, (StepFailed, found), {"__module__": found.__module__})
+        mixed.__new__(mixed)
+    except Exception:
+        return StepFailed
+    return mixed

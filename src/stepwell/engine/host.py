@@ -1,0 +1,45 @@
+"""Which host and process this is, and whether another process of this host still lives."""
+
+from __future__ import annotations
+
+import os
+import socket
+from pathlib import Path
+
+
+def host_name() -> str:
+    """The host, its boot, and the process namespace: within it, process ids can be compared."""
+    boot = _read("/proc/sys/kernel/random/boot_id")
+    try:
+        namespace = os.readlink("/proc/self/ns/pid")
+    except OSError:
+        namespace = ""
+    return "/".join(part for part in (socket.gethostname(), boot, namespace) if part)
+
+
+def process_started(pid: int) -> str:
+    """When that process started, as the kernel counts; empty if it is gone or not to be known."""
+    stat = _read(f"/proc/{pid}/stat")
+    # The name in parentheses may hold anything; the start time is the 20th field after it.
+    fields = stat.rpartition(")")[2].split()
+    return fields[19] if len(fields) > 19 and fields[0] != "Z" else ""
+
+
+def process_gone(pid: int, started: str) -> bool:
+    """Whether the process that had this id and start is certainly gone."""
+    if Path("/proc/self/stat").exists():
+        return process_started(pid) != started
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except OSError:
+        return False
+    return False
+
+
+def _read(path: str) -> str:
+    try:
+        return Path(path).read_text("utf-8").strip()
+    except OSError:
+        return ""

@@ -1,0 +1,68 @@
+"""Programs: what a worker can execute, and executing one from its beginning to its end."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import functools
+import logging
+from collections.abc import Callable
+from concurrent.futures import Executor
+from typing import Any, Protocol
+
+from stepwell.engine.blocking import BlockingContext
+from stepwell.engine.calls import ExitRequested, is_async
+from stepwell.engine.context import Context
+from stepwell.engine.execution import Execution
+from stepwell.engine.failures import describe_failure
+from stepwell.errors import Fenced, Suspended
+from stepwell.kernel.changes import EndRun
+from stepwell.kernel.codec import decode, encode_result
+from stepwell.kernel.retry import Retry
+
+log = logging.getLogger("stepwell.program")
+
+
+class Program(Protocol):
+    """Code that executes runs: `(ctx, input) -> output`, async or plain."""
+
+    @property
+    def program(self) -> str: ...
+
+    @property
+    def function(self) -> Callable[..., Any]: ...
+
+    @property
+    def retry(self) -> Retry | None: ...
+
+
+async def execute(
+    program: Program, context: Context, execution: Execution, threads: Executor,
+    max_result_bytes: int,
+) -> EndRun | None:  # fmt: skip
+    """Execute a run; how it ended, or None if its program has left memory before the end."""
+    try:
+        value = decode(execution.claimed.input)
+        if is_async(program.function):
+            result = await program.function(context, value)
+        else:
+            blocking = BlockingContext(context, asyncio.get_running_loop())
+            call = functools.partial(program.function, blocking, value)
+            run = contextvars.copy_context().run
+            result = await asyncio.get_running_loop().run_in_executor(threads, run, call)
+        output = encode_result(result, max_result_bytes)
+    except (Suspended, Fenced):
+        return None
+    except (Exception, SystemExit) as error:
+        if execution.state != "active":
+            return None
+        if isinstance(error, SystemExit):
+            error = ExitRequested(f"sys.exit({error.code!r}) was called")
+        return execution.end("failed", None, describe_failure(error, None))
+    except BaseException:
+        if execution.state != "active":
+            return None  # user code saw the interruption and dressed it up, in a group perhaps
+        raise
+    if execution.state != "active":
+        return None
+    return execution.end("completed", output, None)

@@ -1,0 +1,162 @@
+"""The one door: everything that starts a run or sends an event is prepared here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from datetime import datetime
+from typing import Any
+
+from stepwell.errors import InvalidInput, UnknownDefinition
+from stepwell.kernel.changes import EmitEvent, SendSignal, StartRun
+from stepwell.kernel.clock import SECOND, Clock, to_micros
+from stepwell.kernel.codec import encode
+from stepwell.kernel.durations import Duration, seconds
+from stepwell.kernel.ids import Ids
+from stepwell.kernel.names import check_count, check_text
+from stepwell.store import DefinitionRow, Store
+
+DEFAULT_RETENTION_SECONDS = 30 * 86_400
+
+
+class Starter:
+    """Turns the arguments of a start into a change, checking every one of them."""
+
+    def __init__(
+        self, store: Store, clock: Clock, ids: Ids, workspace_id: str,
+        definitions: Iterable[DefinitionRow], max_retention_seconds: float,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._clock = clock
+        self._ids = ids
+        self._workspace_id = workspace_id
+        self._max_retention_seconds = max_retention_seconds
+        self._known: dict[str, DefinitionRow] = {}
+        self._versions: dict[tuple[str, int], DefinitionRow] = {}
+        for row in definitions:
+            self._versions[row.name, row.version] = row
+            best = self._known.get(row.name)
+            if best is None or row.version > best.version:
+                self._known[row.name] = row
+
+    async def prepare(
+        self,
+        definition: str,
+        input: Any = None,
+        *,
+        idempotency_key: str | None = None,
+        version: int | None = None,
+        delay: Duration | None = None,
+        deadline: Duration | datetime | None = None,
+        priority: int = 0,
+        concurrency_key: str | None = None,
+        concurrency_limit: int = 1,
+        retention: Duration | None = None,
+        ttl: Duration | None = None,
+        parent_run_id: str | None = None,
+        parent_deadline_at: int | None = None,
+    ) -> StartRun:
+        """A start of the named definition's highest version, or of the one given."""
+        check_text(definition, "A definition's name")
+        row = await self._find(definition, version)
+        now = self._clock.now()
+        if idempotency_key is not None:
+            check_text(idempotency_key, "idempotency_key")
+        if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > 32_000:
+            raise InvalidInput(f"priority must be a whole number up to ±32000, not {priority!r}.")
+        limits = []
+        if row.max_concurrent_runs is not None:
+            key = f"definition:{self._workspace_id}/{definition}"
+            limits.append((key, row.max_concurrent_runs))
+        check_count(concurrency_limit, "concurrency_limit")
+        if concurrency_key is not None:
+            check_text(concurrency_key, "concurrency_key")
+            limits.append((f"key:{self._workspace_id}/{concurrency_key}", concurrency_limit))
+        return StartRun(
+            id=self._ids.new(),
+            workspace_id=self._workspace_id,
+            definition=definition,
+            version=row.version,
+            program=row.program,
+            input=encode(input, "The run's input"),
+            created_at=now,
+            due_at=now + _micros(delay, "delay"),
+            retention_seconds=self._retention(row, retention),
+            priority=priority,
+            idempotency_key=idempotency_key,
+            concurrency_key=concurrency_key,
+            parent_run_id=parent_run_id,
+            deadline_at=self._deadline(row, deadline, now, parent_deadline_at),
+            ttl_at=None if ttl is None else now + _micros(ttl, "ttl"),
+            limits=limits,
+        )
+
+    async def _find(self, name: str, version: int | None) -> DefinitionRow:
+        if version is not None:
+            check_count(version, "version")
+        known = self._known.get(name) if version is None else self._versions.get((name, version))
+        row = known or await self._store.definition(self._workspace_id, name, version)
+        if row is None and version is not None:
+            # A version nobody has registered yet: some worker may bring it.
+            latest = self._known.get(name) or await self._store.definition(
+                self._workspace_id, name, None
+            )
+            if latest is not None:
+                row = DefinitionRow(
+                    name, version, latest.kind, f"code:{name}@{version}", latest.retention_seconds,
+                    latest.max_concurrent_runs, latest.deadline_seconds,
+                )  # fmt: skip
+        if row is None:
+            names = ", ".join(sorted(self._known)) or "none"
+            raise UnknownDefinition(
+                f"There is no definition {name!r} in this store. Pass it to Stepwell(workflows=…) "
+                f"or start a worker that has it. Registered here: {names}.",
+                definition=name,
+            )
+        return row
+
+    def _retention(self, row: DefinitionRow, retention: Duration | None) -> int:
+        wanted: float = DEFAULT_RETENTION_SECONDS
+        if retention is not None:
+            wanted = seconds(retention, "retention")
+        elif row.retention_seconds is not None:
+            wanted = row.retention_seconds
+        return int(min(wanted, self._max_retention_seconds))
+
+    def _deadline(
+        self, row: DefinitionRow, deadline: Duration | datetime | None, now: int, parent: int | None
+    ) -> int | None:
+        found = [] if parent is None else [parent]
+        if isinstance(deadline, datetime):
+            found.append(to_micros(deadline))
+        elif deadline is not None:
+            found.append(now + _micros(deadline, "deadline"))
+        elif row.deadline_seconds is not None:
+            found.append(now + int(row.deadline_seconds * SECOND))
+        return min(found, default=None)
+
+    def event(self, type: str, payload: Any, key: str | None, once: bool) -> EmitEvent:
+        """An event of the workspace."""
+        return EmitEvent(
+            id=self._ids.new(),
+            workspace_id=self._workspace_id,
+            type=check_text(type, "An event's type"),
+            payload=encode(payload, "The event's payload"),
+            created_at=self._clock.now(),
+            key=None if key is None else check_text(key, "An event's key"),
+            once=once,
+        )
+
+    def signal(self, run_id: str, type: str, payload: Any) -> SendSignal:
+        """An event addressed to one run."""
+        return SendSignal(
+            id=self._ids.new(),
+            workspace_id=self._workspace_id,
+            run_id=run_id,
+            type=check_text(type, "A signal's name"),
+            payload=encode(payload, "The signal's payload"),
+            created_at=self._clock.now(),
+        )
+
+
+def _micros(duration: Duration | None, what: str) -> int:
+    return 0 if duration is None else int(seconds(duration, what) * SECOND)

@@ -1,0 +1,326 @@
+"""The worker: keeps a lease, claims runs, executes them, and lets go of them."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import os
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+from stepwell.engine.context import Context
+from stepwell.engine.execution import Execution
+from stepwell.engine.host import host_name, process_gone, process_started
+from stepwell.engine.program import Program, execute
+from stepwell.engine.pruner import prune_now_and_then
+from stepwell.engine.starting import Starter
+from stepwell.engine.writer import Writer
+from stepwell.errors import StepwellError
+from stepwell.kernel.changes import ClaimedRun, ClaimRuns, EndRun
+from stepwell.kernel.clock import SECOND, Timer, sleep
+from stepwell.kernel.ids import Ids
+from stepwell.kernel.retry import DEFAULT_RETRY
+from stepwell.store import Store, WorkerRow
+
+log = logging.getLogger("stepwell.worker")
+
+# How long a parked program stays in memory, in case its wait is short.
+WARM_SECONDS = 1.0
+SWEEP_SECONDS = 1.0
+# How often runs that are being executed are checked for having been cancelled elsewhere.
+CHECK_SECONDS = 0.4
+
+
+class Worker:
+    """Executes runs of the programs it was given, up to `concurrency` at a time."""
+
+    def __init__(
+        self, store: Store, writer: Writer, starter: Starter, ids: Ids, workspace_id: str,
+        programs: Mapping[str, Program], *, concurrency: int, lease_seconds: float,
+        grace_seconds: float, max_result_bytes: int,
+    ) -> None:  # fmt: skip
+        self._store = store
+        self._clock = store.clock
+        self._writer = writer
+        self._starter = starter
+        self._ids = ids
+        self._workspace_id = workspace_id
+        self._programs = programs
+        self._program_names = sorted(programs)
+        self._concurrency = concurrency
+        self._lease_seconds = lease_seconds
+        self._grace_seconds = grace_seconds
+        self._max_result_bytes = max_result_bytes
+        self._program_threads = ThreadPoolExecutor(concurrency, "stepwell-program")
+        self._step_threads = ThreadPoolExecutor(max(concurrency, 8), "stepwell-step")
+        self.id = ""
+        self._active: dict[str, Execution] = {}
+        self._warm: dict[str, tuple[Execution, Timer]] = {}
+        self._claiming = False
+        self._again = False
+        self._stopping = True
+        self._timer: Timer | None = None
+        self._next_sweep_at = 0
+        self._renewed_at = 0
+        self._duties: list[asyncio.Task[None]] = []
+        self._idle = asyncio.Event()
+
+    # -- life ----------------------------------------------------------------------------
+
+    async def start(self) -> None:
+        """Begin the lease, take over from predecessors that are gone, start claiming."""
+        await self._enlist()
+        await self._retire_dead_neighbours()
+        self._stopping = False
+        create = asyncio.get_running_loop().create_task
+        self._duties = [
+            create(self._beat()),
+            create(self._check()),
+            create(prune_now_and_then(self._store, self._ids.new())),
+        ]
+        self.look()
+
+    async def stop(self) -> None:
+        """Stop claiming, let steps in progress finish for a moment, give the rest back."""
+        self._stopping = True
+        for duty in self._duties:
+            duty.cancel()
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._active and self._grace_seconds > 0:
+            self._idle.clear()
+            waiter = asyncio.ensure_future(self._idle.wait())
+            pause = asyncio.ensure_future(sleep(self._clock, self._grace_seconds))
+            await asyncio.wait([waiter, pause], return_when=asyncio.FIRST_COMPLETED)
+            waiter.cancel()
+            pause.cancel()
+        tasks = [e.task for e in self._active.values() if e.task is not None]
+        released = [execution.release() for execution in self._active.values()]
+        for execution, timer in self._warm.values():
+            timer.cancel()
+            execution.suspend()
+        if released:
+            await asyncio.wait(released, timeout=5)
+        if tasks:
+            await asyncio.wait(tasks, timeout=1)
+        with contextlib.suppress(StepwellError):
+            await asyncio.wait_for(self._store.retire([self.id]), 5)
+        self._active.clear()
+        self._warm.clear()
+        self._program_threads.shutdown(wait=False, cancel_futures=True)
+        self._step_threads.shutdown(wait=False, cancel_futures=True)
+
+    async def _enlist(self) -> None:
+        self.id = f"w-{self._ids.new()}"
+        self._renewed_at = self._clock.now()
+        await self._store.enlist(
+            WorkerRow(
+                id=self.id,
+                workspace_id=self._workspace_id,
+                host=host_name(),
+                pid=os.getpid(),
+                pid_started=process_started(os.getpid()),
+                concurrency=self._concurrency,
+                programs=self._program_names,
+                started_at=self._clock.now(),
+                lease_seconds=self._lease_seconds,
+            )
+        )
+
+    async def _retire_dead_neighbours(self) -> None:
+        """Processes of this host that are gone need not be waited for until their lease ends."""
+        here = host_name()
+        dead = [
+            worker_id
+            for worker_id, host, pid, started in await self._store.worker_processes()
+            if host == here and process_gone(pid, started)
+        ]
+        if dead:
+            await self._store.retire(dead)
+            self._next_sweep_at = 0
+
+    async def _beat(self) -> None:
+        """Renew the lease; a worker that cannot drops everything and begins anew."""
+        while True:
+            await sleep(self._clock, self._lease_seconds / 3)
+            asked_at = self._clock.now()
+            alive: bool | None = None
+            try:
+                alive = await asyncio.wait_for(
+                    self._store.heartbeat(self.id, self._lease_seconds), self._lease_seconds
+                )
+                if alive:
+                    self._renewed_at = asked_at
+                    await self._retire_dead_neighbours()
+                    self.look()
+            except (StepwellError, TimeoutError) as error:
+                log.warning("Worker %s could not renew its lease: %s", self.id, error)
+            expired = self._clock.now() - self._renewed_at > self._lease_seconds * SECOND
+            if alive is False or expired:
+                await self._begin_anew()
+
+    async def _begin_anew(self) -> None:
+        log.warning("Worker %s lost its lease and lets go of its runs.", self.id)
+        self.drop_all()
+        while True:
+            try:
+                await self._enlist()
+                break
+            except StepwellError:
+                await sleep(self._clock, 1)
+        self.look()
+
+    def drop_all(self) -> None:
+        """Let go of every run at once, recording nothing."""
+        for execution in [*self._active.values(), *(pair[0] for pair in self._warm.values())]:
+            execution.stop()
+        self._active.clear()
+        self._warm.clear()
+
+    async def _check(self) -> None:
+        """Find out which runs were cancelled, ended or taken over by others."""
+        while True:
+            await sleep(self._clock, CHECK_SECONDS)
+            held = [(e.held.run_id, e.held.owner, e.held.fence) for e in self._active.values()]
+            if not held:
+                continue
+            with contextlib.suppress(StepwellError):
+                fences = {run_id: fence for run_id, _, fence in held}
+                for run_id in await self._store.lost(held):
+                    execution = self._active.get(run_id)
+                    if execution is not None and execution.held.fence == fences[run_id]:
+                        if execution.state == "active":
+                            self.let_go(run_id)
+
+    # -- claiming ------------------------------------------------------------------------
+
+    def look(self) -> None:
+        """Something may have become due: claim, in the commit that is being gathered."""
+        if self._stopping or self._writer.closed:
+            return
+        if self._claiming:
+            self._again = True
+            return
+        self._claiming, self._again = True, False
+        now = self._clock.now()
+        sweep = now >= self._next_sweep_at
+        if sweep:
+            self._next_sweep_at = now + int(SWEEP_SECONDS * SECOND)
+        room = self._concurrency - len(self._active)
+        ask = ClaimRuns(self._workspace_id, self.id, self._program_names, room, now, sweep)
+        self._writer.submit(ask).add_done_callback(self._on_claimed)
+
+    def _on_claimed(self, done: asyncio.Future[list[Any]]) -> None:
+        self._claiming = False
+        if done.cancelled() or self._stopping:
+            return
+        if done.exception() is not None:
+            log.error("A claim failed.", exc_info=done.exception())
+            self._look_at(self._clock.now() + SECOND)
+            return
+        claimed = done.result()[0]
+        for run in claimed.runs:
+            self._take(run)
+        if self._again or (claimed.more and len(self._active) < self._concurrency):
+            self.look()
+        elif claimed.next_at is not None:
+            self._look_at(claimed.next_at)
+
+    def _look_at(self, at: int) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+        def due() -> None:
+            self._next_sweep_at = 0
+            self.look()
+
+        self._timer = self._clock.call_at(at, due)
+
+    def _take(self, run: ClaimedRun) -> None:
+        if run.nudge:
+            held = self._active.get(run.id)
+            if held is not None and held.state == "active" and held.held.fence == run.fence:
+                held.news(run)
+            return
+        warm = self._warm.pop(run.id, None)
+        if warm is not None:
+            execution, timer = warm
+            timer.cancel()
+            current = execution.held.fence + 1 == run.fence
+            if current and execution.task is not None and not execution.task.done():
+                self._active[run.id] = execution
+                execution.news(run)
+                return
+            execution.suspend()
+        execution = Execution(
+            run, self.id, self._writer, self._clock, self._on_parked, self._ids.fraction
+        )
+        self._active[run.id] = execution
+        execution.task = asyncio.get_running_loop().create_task(self._execute(execution))
+
+    # -- executing -----------------------------------------------------------------------
+
+    async def _execute(self, execution: Execution) -> None:
+        program = self._programs[execution.claimed.program]
+        context = Context(
+            execution, self._starter, self._step_threads, program.retry or DEFAULT_RETRY,
+            self._max_result_bytes,
+        )  # fmt: skip
+        try:
+            end = await execute(
+                program, context, execution, self._program_threads, self._max_result_bytes
+            )
+            if end is not None:
+                await self._end(execution, end)
+        finally:
+            self._forget(execution)
+
+    async def _end(self, execution: Execution, end: EndRun) -> None:
+        ended = self._writer.submit(*execution.take_notes(), end)
+        self._forget(execution)  # frees the slot, so that the next claim shares this commit
+        self.look()
+        try:
+            await ended
+        except Exception:
+            log.exception("The end of run %s could not be recorded.", execution.run_id)
+
+    def _forget(self, execution: Execution) -> None:
+        if self._active.get(execution.run_id) is execution:
+            del self._active[execution.run_id]
+        if not self._active:
+            self._idle.set()
+
+    def _on_parked(self, execution: Execution) -> None:
+        """A run has been given back; keep its program for a moment if it may be needed soon."""
+        self._forget(execution)
+        due = execution.next_due_at
+        now = self._clock.now()
+        far = due is not None and due > now + WARM_SECONDS * SECOND
+        if far or self._stopping or len(self._warm) >= self._concurrency:
+            execution.suspend()
+        else:
+            at = now + int(WARM_SECONDS * SECOND)
+            timer = self._clock.call_at(at, lambda: self._cool(execution))
+            self._warm[execution.run_id] = (execution, timer)
+        self.look()
+
+    def _cool(self, execution: Execution) -> None:
+        found = self._warm.get(execution.run_id)
+        if found is not None and found[0] is execution:
+            del self._warm[execution.run_id]
+            execution.suspend()
+
+    def let_go(self, run_id: str) -> None:
+        """The run was cancelled, ended or taken over: interrupt its program."""
+        warm = self._warm.pop(run_id, None)
+        if warm is not None:
+            warm[1].cancel()
+            warm[0].stop()
+        execution = self._active.pop(run_id, None)
+        if execution is not None:
+            execution.stop()
+            self.look()
+
+

@@ -1,0 +1,174 @@
+"""The one write path of a process: group commit."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable
+from typing import Any, Protocol
+
+from stepwell.errors import StoreUnavailable
+from stepwell.kernel.changes import FENCED, Change, Committed, RecordStep
+from stepwell.kernel.clock import SECOND, Timer, sleep
+from stepwell.store import Store
+
+log = logging.getLogger("stepwell.writer")
+
+# More changes than this wait for the next commit, so that a flood cannot hold up the loop.
+MAX_BATCH = 2000
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+# How long a step runs before its row says so; one that is faster is written once.
+LAZY_SECONDS = 0.05
+
+
+class InProgress(Protocol):
+    """A step whose function is being called."""
+
+    def in_progress(self) -> RecordStep: ...
+
+
+class Unit:
+    """Changes that stand or fall together, and who waits for them."""
+
+    __slots__ = ("changes", "future")
+
+    def __init__(self, changes: tuple[Change, ...], future: asyncio.Future[list[Any]]) -> None:
+        self.changes = changes
+        self.future = future
+
+
+class Writer:
+    """Gathers changes while a commit is under way, then commits them all at once."""
+
+    def __init__(self, store: Store, heard: Callable[[list[Change], Committed], None]) -> None:
+        self._store = store
+        self._heard = heard
+        self._pending: list[Unit] = []
+        self._begun: dict[InProgress, None] = {}
+        self._begun_timer: Timer | None = None
+        self._task: asyncio.Task[None] | None = None
+        self._batches = 0
+        self.closed = False
+
+    def submit(self, *changes: Change) -> asyncio.Future[list[Any]]:
+        """Ask for changes; the future has their outcomes once they are durable."""
+        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        if self.closed:
+            future.set_exception(StoreUnavailable("This Stepwell is closed."))
+            return future
+        self._pending.append(Unit(changes, future))
+        if self._task is None:
+            self._task = asyncio.get_running_loop().create_task(self._commit_all())
+        return future
+
+    def begun(self, step: InProgress) -> None:
+        """A step has begun: say so, unless it ends within the blink of an eye."""
+        self._begun[step] = None
+        if self._begun_timer is None:
+            clock = self._store.clock
+            at = clock.now() + int(LAZY_SECONDS * SECOND)
+            self._begun_timer = clock.call_at(at, self._show_begun)
+
+    def over(self, step: InProgress) -> None:
+        """The step's function has returned or raised."""
+        self._begun.pop(step, None)
+
+    def _show_begun(self) -> None:
+        self._begun_timer = None
+        begun, self._begun = self._begun, {}
+        for step in begun:
+            self.submit(step.in_progress()).add_done_callback(_ignore)
+
+    async def drained(self) -> None:
+        """Wait until everything submitted before is durable, so that a read sees it."""
+        if self._begun_timer is not None:
+            self._begun_timer.cancel()
+            self._show_begun()
+        if self._task is not None and not self.closed:
+            waiter: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+            self._pending.append(Unit((), waiter))
+            await waiter
+
+    async def close(self) -> None:
+        """Commit what is left, then refuse more. What cannot be committed is given up."""
+        self.closed = True
+        if self._begun_timer is not None:
+            self._begun_timer.cancel()
+        if self._task is not None:
+            await asyncio.wait([self._task], timeout=5)
+            if self._task is not None:
+                self._task.cancel()
+
+    async def _commit_all(self) -> None:
+        try:
+            while self._pending:
+                units, self._pending = self._pending[:MAX_BATCH], self._pending[MAX_BATCH:]
+                await self._commit(units)
+                # Let everyone who was just answered go on, so that the next batch is full.
+                await asyncio.sleep(0)
+        finally:
+            self._task = None
+
+    async def _commit(self, units: list[Unit]) -> None:
+        batch = [change for unit in units for change in unit.changes]
+        if batch:
+            self._number(batch)
+            try:
+                committed = await self._apply(batch)
+            except Exception as error:
+                await self._commit_piecewise(units, error)
+                return
+            self._heard(batch, committed)
+            outcomes = committed.outcomes
+        else:
+            outcomes = []
+        start = 0
+        for unit in units:
+            end = start + len(unit.changes)
+            if not unit.future.done():
+                unit.future.set_result(outcomes[start:end])
+            start = end
+
+    def _number(self, batch: list[Change]) -> None:
+        """Give journal entries their position: one per run and commit."""
+        self._batches += 1
+        for change in batch:
+            if type(change) is RecordStep:
+                held = change.held
+                if change.position == 0:
+                    if held.batch != self._batches:
+                        held.batch = self._batches
+                        held.position += 1
+                    change.position = held.position
+
+    async def _apply(self, batch: list[Change]) -> Committed:
+        """Commit, however long the store is away: sending a batch again does no harm."""
+        pause = FIRST_PAUSE
+        while True:
+            try:
+                return await self._store.commit(batch)
+            except StoreUnavailable as error:
+                if self.closed:
+                    raise
+                log.warning("The store is away, trying again in %.2f s: %s", pause, error)
+                await sleep(self._store.clock, pause)
+                pause = min(pause * 2, LONGEST_PAUSE)
+
+    async def _commit_piecewise(self, units: list[Unit], error: Exception) -> None:
+        """One bad change must not fail its neighbours: halve until it stands alone."""
+        if len(units) == 1:
+            if not units[0].future.done():
+                units[0].future.set_exception(error)
+            return
+        middle = len(units) // 2
+        await self._commit(units[:middle])
+        await self._commit(units[middle:])
+
+
+def fenced(outcomes: list[Any]) -> bool:
+    return FENCED in outcomes
+
+
+def _ignore(future: asyncio.Future[Any]) -> None:
+    if not future.cancelled():
+        future.exception()

@@ -1,0 +1,201 @@
+"""Every error Stepwell raises: one class each, with a stable code; the docstring is the meaning."""
+
+from __future__ import annotations
+
+from typing import Any
+
+
+class StepwellError(Exception):
+    """Something Stepwell refuses or cannot do."""
+
+    code = "stepwell_error"
+
+    def __init__(self, message: str, **details: Any) -> None:
+        super().__init__(message)
+        self.message = message
+        self.details = details
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class InvalidInput(StepwellError):
+    """A value given by the caller does not have the form that is asked for."""
+
+    code = "invalid_input"
+
+
+class InvalidName(InvalidInput):
+    """A name is empty, too long, or has characters that names cannot have."""
+
+    code = "invalid_name"
+
+
+class InvalidDuration(InvalidInput):
+    """A duration could not be read."""
+
+    code = "invalid_duration"
+
+
+class NotSerialisable(InvalidInput):
+    """A value given to Stepwell cannot be written as JSON."""
+
+    code = "not_serialisable"
+
+
+class ResultNotSerialisable(StepwellError):
+    """What a step or a run returned cannot be written as JSON."""
+
+    code = "result_not_serialisable"
+
+
+class ResultTooLarge(StepwellError):
+    """What a step or a run returned is larger than the store accepts."""
+
+    code = "result_too_large"
+
+
+class UnknownDefinition(StepwellError):
+    """No definition of that name was ever registered in this store."""
+
+    code = "unknown_definition"
+
+
+class DuplicateDefinition(StepwellError):
+    """Two different functions were registered under one name and version."""
+
+    code = "duplicate_definition"
+
+
+class RunNotFound(StepwellError):
+    """There is no run with that id."""
+
+    code = "run_not_found"
+
+
+class StepNotFound(StepwellError):
+    """The run has no step with that key."""
+
+    code = "step_not_found"
+
+
+class RunNotFailed(StepwellError):
+    """Only a run that failed, was cancelled or timed out can be retried."""
+
+    code = "run_not_failed"
+
+
+class InvalidCursor(InvalidInput):
+    """A cursor was not made by the list that is asked to go on from it."""
+
+    code = "invalid_cursor"
+
+
+class StoreUrlInvalid(StepwellError):
+    """The store's URL cannot be understood."""
+
+    code = "store_url_invalid"
+
+
+class StoreUnavailable(StepwellError):
+    """The store cannot be reached at the moment."""
+
+    code = "store_unavailable"
+
+
+class SchemaTooNew(StepwellError):
+    """The store was migrated by a newer Stepwell than this one."""
+
+    code = "schema_too_new"
+
+
+class SchemaTooOld(StepwellError):
+    """The store needs a migration before this Stepwell can use it."""
+
+    code = "schema_too_old"
+
+
+class ForkRefused(StepwellError):
+    """The store cannot be copied to that place."""
+
+    code = "fork_refused"
+
+
+class ContextMisuse(StepwellError):
+    """The context was used where it cannot be: inside a step function, or after its run ended."""
+
+    code = "context_misuse"
+
+
+class JournalMismatch(StepwellError):
+    """The journal holds another kind of entry under this name: the code of a run in flight changed."""
+
+    code = "journal_mismatch"
+
+
+class OutcomeUnknown(StepwellError):
+    """A step marked `once` was interrupted: whether it took effect is not known."""
+
+    code = "outcome_unknown"
+
+
+class StepTimedOut(StepwellError):
+    """A step function ran longer than its timeout."""
+
+    code = "step_timed_out"
+
+
+class WaitTimedOut(StepwellError):
+    """The awaited event did not come in time."""
+
+    code = "wait_timed_out"
+
+
+class NonRetryable(Exception):
+    """Raise this in a step function to fail the step at once, whatever its retry policy says."""
+
+
+class StepFailed(StepwellError):
+    """A step used up its attempts; `error` is what was recorded of the last one."""
+
+    code = "step_failed"
+
+    def __init__(self, message: str, *, error: Any = None, step: str | None = None) -> None:
+        super().__init__(message)
+        self.error = error
+        self.step = step
+
+
+class RunEndedBadly(StepwellError):
+    """A run that was waited for did not complete."""
+
+    def __init__(self, run_id: str, error: Any) -> None:
+        super().__init__(error.message if error is not None else f"Run {run_id} {self.code}.")
+        self.run_id = run_id
+        self.error = error
+
+
+class RunFailed(RunEndedBadly):
+    """The run failed; `error` has type, message and step."""
+
+    code = "run_failed"
+
+
+class RunCancelled(RunEndedBadly):
+    """The run was cancelled."""
+
+    code = "run_cancelled"
+
+
+class RunTimedOut(RunEndedBadly):
+    """The run passed its deadline, or waited in the queue longer than it may."""
+
+    code = "run_timed_out"
+
+
+class Suspended(BaseException):
+    """The program leaves memory; its run goes on later. Never caught by user code."""
+
+
+class Fenced(BaseException):
+    """Another worker owns this run now, or it has ended: nothing more can be recorded."""

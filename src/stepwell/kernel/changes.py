@@ -1,0 +1,253 @@
+"""Changes: everything that alters a run, as plain values.
+
+A change names what became true; a store applies it. Sending one twice does no harm: starts,
+events and signals carry their own ids, and whatever belongs to a held run is checked
+against its owner and fence and writes the same row again.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+
+class Held(msgspec.Struct):
+    """A run as its worker holds it: the proof that goes along with every write."""
+
+    run_id: str
+    owner: str
+    fence: int
+    # Results of one run that share a commit share a position: they became visible together.
+    position: int = 0
+    batch: int = -1
+
+
+class StartRun(msgspec.Struct):
+    """A run to be admitted. Outcome: (run id, whether it was created now)."""
+
+    id: str
+    workspace_id: str
+    definition: str
+    version: int
+    program: str
+    input: str
+    created_at: int
+    due_at: int
+    retention_seconds: int
+    priority: int = 0
+    idempotency_key: str | None = None
+    concurrency_key: str | None = None
+    parent_run_id: str | None = None
+    forked_from: str | None = None
+    key_base: str | None = None
+    deadline_at: int | None = None
+    ttl_at: int | None = None
+    # (limit key, how many at once)
+    limits: list[tuple[str, int]] = []
+    # Journal entries a fork begins with: (key of the first step it leaves out, retry or not).
+    fork_from_step: str | None = None
+    fork_for_retry: bool = False
+
+
+class RecordStep(msgspec.Struct):
+    """A journal entry of a held run. With `settles`, the wait of that key has served."""
+
+    held: Held
+    key: str
+    seq: int
+    kind: str
+    status: str
+    attempts: int
+    output: str | None
+    error: str | None
+    started_at: int
+    completed_at: int | None
+    settles: bool = False
+    position: int = 0
+
+
+class LogAttempt(msgspec.Struct):
+    """A failed attempt that another one may follow."""
+
+    held: Held
+    key: str
+    number: int
+    error: str
+    started_at: int
+    failed_at: int
+
+
+class OpenWait(msgspec.Struct):
+    """What a held run waits for from now on."""
+
+    held: Held
+    key: str
+    seq: int
+    kind: str
+    created_at: int
+    due_at: int | None = None
+    event: str | None = None
+    match: str | None = None
+    term: str = ""
+    since: int | None = None
+    child_run_id: str | None = None
+
+
+class ParkRun(msgspec.Struct):
+    """A held run that waits for these keys only. It is given back until one of them ends."""
+
+    held: Held
+    keys: list[str]
+
+
+class WatchWaits(msgspec.Struct):
+    """A held run that waits while it also works: its worker is to be told when a wait ends."""
+
+    held: Held
+    keys: list[str]
+
+
+class ReleaseRun(msgspec.Struct):
+    """A held run its worker gives back unfinished, to be taken up at once by anyone."""
+
+    held: Held
+
+
+class EndRun(msgspec.Struct):
+    """The end of a held run."""
+
+    held: Held
+    status: str
+    output: str | None
+    error: str | None
+    completed_at: int
+
+
+class EmitEvent(msgspec.Struct):
+    """An event of the workspace. Outcome: whether it is new."""
+
+    id: str
+    workspace_id: str
+    type: str
+    payload: str
+    created_at: int
+    key: str | None = None
+    once: bool = False
+    held: Held | None = None
+
+
+class SendSignal(msgspec.Struct):
+    """An event addressed to one run. Outcome: whether the run could still receive it."""
+
+    id: str
+    workspace_id: str
+    run_id: str
+    type: str
+    payload: str
+    created_at: int
+
+
+class CancelRun(msgspec.Struct):
+    """The end of a run and all its children, asked for from outside. Outcome: whether it ended it."""
+
+    run_id: str
+    workspace_id: str
+    cancelled_at: int
+
+
+class ClaimRuns(msgspec.Struct):
+    """A worker asks for runs it can execute. Outcome: Claimed."""
+
+    workspace_id: str
+    worker_id: str
+    programs: list[str]
+    limit: int
+    now: int
+    sweep: bool = False
+
+
+Change = (
+    StartRun
+    | RecordStep
+    | LogAttempt
+    | OpenWait
+    | ParkRun
+    | WatchWaits
+    | ReleaseRun
+    | EndRun
+    | EmitEvent
+    | SendSignal
+    | CancelRun
+    | ClaimRuns
+)
+
+
+class JournalRow(msgspec.Struct, array_like=True):
+    """A journal entry as a claim brings it along."""
+
+    key: str
+    seq: int
+    position: int
+    kind: str
+    status: str
+    attempts: int
+    output: str | None
+    error: str | None
+    started_at: int
+    completed_at: int | None
+
+
+class WaitRow(msgspec.Struct, array_like=True):
+    """A wait as a claim brings it along; `result` is set once it has ended."""
+
+    key: str
+    seq: int
+    kind: str
+    due_at: int | None
+    child_run_id: str | None
+    created_at: int
+    ended_at: int | None
+    result: str | None
+
+
+class ClaimedRun(msgspec.Struct):
+    """A run with all that is needed to go on with it."""
+
+    id: str
+    definition: str
+    version: int
+    program: str
+    fence: int
+    attempt: int
+    input: str
+    created_at: int
+    deadline_at: int | None
+    idempotency_key: str | None
+    key_base: str | None
+    # True when this worker holds the run already: only its waits have news.
+    nudge: bool = False
+    journal: list[JournalRow] = []
+    waits: list[WaitRow] = []
+
+
+class Claimed(msgspec.Struct):
+    """What a claim found, and when to look again."""
+
+    runs: list[ClaimedRun]
+    next_at: int | None
+    more: bool = False
+
+
+class Committed(msgspec.Struct):
+    """What a commit did: an outcome for each change, and what others should hear of."""
+
+    outcomes: list[Any]
+    # Runs that ended through others than their worker, with the worker that held them.
+    stopped: list[tuple[str, str | None]] = []
+    ended: list[str] = []
+    # Whether some run became due.
+    due: bool = False
+
+
+FENCED = "fenced"

@@ -1,0 +1,80 @@
+"""Time: microseconds since the epoch as integers, from one clock object."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import Callable
+from datetime import UTC, datetime
+from typing import Protocol
+
+SECOND = 1_000_000
+
+
+class Timer(Protocol):
+    """A callback that has been put off and can be called off."""
+
+    def cancel(self) -> None: ...
+
+
+class Clock(Protocol):
+    """Where the engine learns the time and leaves callbacks for later."""
+
+    def now(self) -> int:
+        """Microseconds since the epoch."""
+        ...
+
+    def call_at(self, at: int, callback: Callable[[], object]) -> Timer:
+        """Call back on the running loop once `now()` has reached `at`."""
+        ...
+
+    def sync(self, now: int) -> None:
+        """Follow another clock, the database's, which just said `now`."""
+        ...
+
+
+class SystemClock:
+    """The host's clock; once synced, the database's clock as carried on by the monotonic one."""
+
+    def __init__(self) -> None:
+        self._offset: int | None = None
+
+    def now(self) -> int:
+        if self._offset is None:
+            return time.time_ns() // 1000
+        return time.monotonic_ns() // 1000 + self._offset
+
+    def sync(self, now: int) -> None:
+        self._offset = now - time.monotonic_ns() // 1000
+
+    def call_at(self, at: int, callback: Callable[[], object]) -> Timer:
+        delay = max(0, at - self.now()) / SECOND
+        # A day at most: the host's clock may be set meanwhile, so long timers look again.
+        return asyncio.get_running_loop().call_later(min(delay, 86_400), callback)
+
+
+async def sleep(clock: Clock, seconds: float) -> None:
+    """Sleep on that clock."""
+    done: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def wake() -> None:
+        if not done.done():
+            done.set_result(None)
+
+    timer = clock.call_at(clock.now() + int(seconds * SECOND), wake)
+    try:
+        await done
+    finally:
+        timer.cancel()
+
+
+def to_datetime(at: int | None) -> datetime | None:
+    return None if at is None else datetime.fromtimestamp(at / SECOND, UTC)
+
+
+def to_micros(at: datetime) -> int:
+    """An aware datetime as microseconds; a naive one is taken as UTC."""
+    if at.tzinfo is None:
+        at = at.replace(tzinfo=UTC)
+    delta = at - datetime(1970, 1, 1, tzinfo=UTC)
+    return (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds

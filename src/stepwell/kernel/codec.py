@@ -1,0 +1,57 @@
+"""The one way values become JSON text and come back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import NotSerialisable, ResultNotSerialisable, ResultTooLarge
+
+MAX_RESULT_BYTES = 1024 * 1024
+
+
+def _hook(value: Any) -> Any:
+    dump = getattr(value, "model_dump", None)
+    if dump is not None and not isinstance(value, type):
+        return dump(mode="json")
+    raise NotImplementedError(f"objects of type {type(value).__qualname__} have no JSON form")
+
+
+_encoder = msgspec.json.Encoder(enc_hook=_hook)
+decode = msgspec.json.Decoder().decode
+
+
+def encode(value: Any, what: str) -> str:
+    """JSON text of a value the caller gave; raises NotSerialisable naming `what`."""
+    try:
+        return _encoder.encode(value).decode()
+    except Exception as error:
+        raise NotSerialisable(f"{what} cannot be written as JSON: {describe(error)}.") from error
+
+
+def encode_result(value: Any, limit: int) -> str:
+    """JSON text of what user code returned, at most `limit` bytes."""
+    try:
+        data = _encoder.encode(value)
+    except Exception as error:
+        raise ResultNotSerialisable(
+            f"The result cannot be written as JSON: {describe(error)}. "
+            "Return plain data, dataclasses, or Pydantic or msgspec models."
+        ) from error
+    if len(data) > limit:
+        raise ResultTooLarge(
+            f"The result has {len(data):,} bytes of JSON; the store accepts {limit:,}. "
+            "Keep large data elsewhere and return where it is."
+        )
+    return data.decode()
+
+
+def describe(error: BaseException) -> str:
+    """The error's text, even if its own `__str__` is broken."""
+    try:
+        text = str(error)
+    except Exception:
+        return f"{type(error).__name__} (its text cannot be read)"
+    # Lone surrogates have no UTF-8 form and would make the journal refuse the error itself.
+    return text.encode("utf-8", "replace").decode() or type(error).__name__

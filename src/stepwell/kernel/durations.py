@@ -1,0 +1,59 @@
+"""Durations as people write them: `1h30m`, ISO 8601, seconds, or a timedelta."""
+
+from __future__ import annotations
+
+import math
+import re
+from datetime import timedelta
+
+from stepwell.errors import InvalidDuration
+
+Duration = str | int | float | timedelta
+
+_UNITS = {"ms": 0.001, "s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_PART = re.compile(r"(\d+(?:\.\d+)?)\s*(ms|s|m|h|d|w)\s*")
+_ISO = re.compile(
+    r"P(?:(?P<w>\d+(?:\.\d+)?)W)?(?:(?P<d>\d+(?:\.\d+)?)D)?"
+    r"(?:T(?:(?P<h>\d+(?:\.\d+)?)H)?(?:(?P<m>\d+(?:\.\d+)?)M)?(?:(?P<s>\d+(?:\.\d+)?)S)?)?"
+)
+# A thousand years: past that the sum with a date leaves what stores can hold.
+MAX_SECONDS = 1000 * 365 * 86_400
+
+
+def seconds(value: Duration, what: str = "duration") -> float:
+    """The duration in seconds; raises InvalidDuration naming `what`."""
+    if isinstance(value, timedelta):
+        result = value.total_seconds()
+    elif isinstance(value, bool) or not isinstance(value, int | float | str):
+        raise _invalid(value, what)
+    elif isinstance(value, int | float):
+        result = float(value)
+    else:
+        result = _parse(value, what)
+    if math.isnan(result) or result < 0 or result > MAX_SECONDS:
+        raise InvalidDuration(f"{what}: {value!r} must lie between 0 and 1000 years.", value=value)
+    return result
+
+
+def _parse(text: str, what: str) -> float:
+    stripped = text.strip()
+    if match := _ISO.fullmatch(stripped):
+        parts = {unit: amount for unit, amount in match.groupdict().items() if amount is not None}
+        if parts and not stripped.endswith("T"):
+            return sum(float(amount) * _UNITS[unit] for unit, amount in parts.items())
+    total, end = 0.0, 0
+    for match in _PART.finditer(stripped):
+        if match.start() != end:
+            break
+        total, end = total + float(match[1]) * _UNITS[match[2]], match.end()
+    if not stripped or end != len(stripped):
+        raise _invalid(text, what)
+    return total
+
+
+def _invalid(value: object, what: str) -> InvalidDuration:
+    return InvalidDuration(
+        f"{what}: {value!r} is not a duration. "
+        'Write "90s", "1h30m", "7d", ISO 8601 like "PT5M", a number of seconds, or a timedelta.',
+        value=value,
+    )

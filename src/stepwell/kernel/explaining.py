@@ -1,0 +1,152 @@
+"""Why a run is where it is: a code, a sentence, and the row that blocks it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.run import ErrorInfo, Explanation, WorkerInfo
+from stepwell.kernel.states import ENDED
+
+
+class WaitFact(msgspec.Struct):
+    """An open wait of the run."""
+
+    key: str
+    kind: str
+    due_at: int | None
+    event: str | None
+    match: Any
+    child_run_id: str | None
+
+
+class RunFacts(msgspec.Struct):
+    """What the store knows about a run's state at one moment."""
+
+    run_id: str
+    definition: str
+    version: int
+    program: str
+    status: str
+    now: int
+    due_at: int | None
+    owner: str | None
+    blocked_on: str | None
+    limit_capacity: int | None
+    limit_holders: list[str]
+    queued_ahead: int
+    running_steps: list[str]
+    waits: list[WaitFact]
+    workers: list[WorkerInfo]
+    error: ErrorInfo | None
+
+
+def explain(facts: RunFacts) -> Explanation:
+    """The one reason that matters most."""
+    if facts.status in ENDED:
+        return _ended(facts)
+    if facts.blocked_on is not None and facts.due_at is None:
+        kind, _, name = facts.blocked_on.partition(":")
+        what = "runs of this definition" if kind == "definition" else f"runs with the key {name!r}"
+        return Explanation(
+            "slot",
+            f"Queued: {len(facts.limit_holders)} of {facts.limit_capacity} {what} are active, "
+            f"{facts.queued_ahead} queued ahead.",
+            {
+                "limit": facts.blocked_on,
+                "capacity": facts.limit_capacity,
+                "held_by": facts.limit_holders,
+                "queued_ahead": facts.queued_ahead,
+            },
+        )
+    if facts.owner is not None and facts.status == "running":
+        alive = any(worker.id == facts.owner and worker.alive for worker in facts.workers)
+        if not alive:
+            return Explanation(
+                "worker_lost",
+                f"Worker {facts.owner} has gone silent; another one takes the run over.",
+                {"worker": facts.owner},
+            )
+        steps = ", ".join(facts.running_steps)
+        return Explanation(
+            "running",
+            f"Running on worker {facts.owner}" + (f", in step {steps}." if steps else "."),
+            {"worker": facts.owner, "steps": facts.running_steps},
+        )
+    if facts.due_at is not None and facts.due_at <= facts.now:
+        return _unclaimed(facts)
+    if facts.waits:
+        return _waiting(facts)
+    if facts.due_at is not None:
+        at = to_datetime(facts.due_at)
+        return Explanation("delay", f"Starts at {at}.", {"due_at": at})
+    return Explanation("unknown", "Nothing is known to wait for.", {})
+
+
+def _ended(facts: RunFacts) -> Explanation:
+    sentence = {
+        "completed": "The run completed.",
+        "cancelled": "The run was cancelled.",
+        "timed_out": "The run ran out of time.",
+        "failed": "The run failed.",
+    }[facts.status]
+    details: dict[str, Any] = {}
+    if facts.error is not None:
+        where = f" in step {facts.error.step!r}" if facts.error.step else ""
+        sentence = f"{sentence[:-1]}{where}: {facts.error.message}"
+        details = {"error": facts.error}
+    return Explanation(facts.status, sentence, details)
+
+
+def _unclaimed(facts: RunFacts) -> Explanation:
+    alive = [worker for worker in facts.workers if worker.alive]
+    if not alive:
+        return Explanation("no_worker", "No worker is alive. Start one: `stepwell worker …`.", {})
+    if any(facts.program in worker.programs for worker in alive):
+        return Explanation(
+            "queued",
+            "Ready; the workers that can execute it are busy or about to claim it.",
+            {"workers": [worker.id for worker in alive if facts.program in worker.programs]},
+        )
+    known = sorted({p for worker in alive for p in worker.programs})
+    same_name = [p for p in known if p.rpartition("@")[0] == facts.program.rpartition("@")[0]]
+    if same_name:
+        return Explanation(
+            "unknown_version",
+            f"No living worker has version {facts.version} of {facts.definition!r}; "
+            f"they have {', '.join(same_name)}.",
+            {"version": facts.version, "programs": same_name},
+        )
+    return Explanation(
+        "unknown_definition",
+        f"No living worker has the definition {facts.definition!r}.",
+        {"definition": facts.definition, "programs": known},
+    )
+
+
+def _waiting(facts: RunFacts) -> Explanation:
+    first = min(facts.waits, key=lambda wait: (wait.due_at is None, wait.due_at or 0))
+    others = [wait.key for wait in facts.waits if wait is not first]
+    at = to_datetime(first.due_at)
+    until = f" until {at}" if at else ""
+    sentence = {
+        "sleep": f"Sleeping in {first.key!r}{until}.",
+        "event": f"Waiting in {first.key!r} for the event {first.event!r}{until}.",
+        "child": f"Waiting in {first.key!r} for the run {first.child_run_id}.",
+        "retry": f"Step {first.key!r} failed and is tried again at {at}.",
+        "unknown": f"Whether step {first.key!r} took effect is not known; "
+        f"send the signal {first.event!r} to decide.",
+    }[first.kind]
+    details = {
+        "step": first.key,
+        "due_at": at,
+        "event": first.event,
+        "match": first.match,
+        "child_run_id": first.child_run_id,
+        "also_waiting": others,
+    }
+    return Explanation(
+        first.kind, sentence, {name: value for name, value in details.items() if value}
+    )

@@ -1,0 +1,30 @@
+"""Ids: 26 characters that sort by time of creation, strictly increasing within a process."""
+
+from __future__ import annotations
+
+import base64
+import random
+
+from stepwell.kernel.clock import Clock
+
+
+class Ids:
+    """Makes ids: 48 bits of milliseconds, then 80 random bits, counted up within a millisecond."""
+
+    def __init__(self, clock: Clock, rng: random.Random | None = None) -> None:
+        self._clock = clock
+        self._rng = rng or random.SystemRandom()
+        self._last = 0
+
+    def new(self) -> str:
+        value = (self._clock.now() // 1000) << 80
+        if value >> 80 <= self._last >> 80:
+            value = self._last + 1
+        else:
+            value |= self._rng.getrandbits(80)
+        self._last = value
+        return base64.b32hexencode(value.to_bytes(16, "big"))[:26].decode().lower()
+
+    def fraction(self) -> float:
+        """A random number in [0, 1), for jitter."""
+        return self._rng.random()

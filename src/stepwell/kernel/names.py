@@ -1,0 +1,39 @@
+"""What names, keys and other short texts may look like."""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+from stepwell.errors import InvalidInput, InvalidName
+
+MAX_LENGTH = 200
+_REPEATED = re.compile(r"#\d+$")
+
+
+def check_text(value: Any, what: str) -> str:
+    """A short text without control characters."""
+    if not isinstance(value, str) or not value.strip():
+        raise InvalidName(f"{what} must be a text that is not empty, not {value!r}.")
+    if len(value) > MAX_LENGTH:
+        raise InvalidName(f"{what} has {len(value)} characters; at most {MAX_LENGTH} are allowed.")
+    if not value.isprintable():
+        raise InvalidName(f"{what} {value!r} has control characters.")
+    return value
+
+
+def check_step_name(value: Any) -> str:
+    """A step's name; endings like `#2` are kept for repeated names."""
+    name = check_text(value, "A step's name")
+    if _REPEATED.search(name):
+        raise InvalidName(f"The step name {name!r} ends like a repetition; leave out the '#'.")
+    return name
+
+
+def check_count(value: Any, what: str, least: int = 1) -> int:
+    """A whole number that is not too small."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < least:
+        raise InvalidInput(f"{what} must be a whole number of at least {least}, not {value!r}.")
+    if value > 2**31 - 1:
+        raise InvalidInput(f"{what} must be at most {2**31 - 1}, not {value!r}.")
+    return value

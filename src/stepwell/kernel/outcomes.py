@@ -1,0 +1,32 @@
+"""Errors that the engine itself writes into a run, as the JSON that is stored."""
+
+from __future__ import annotations
+
+import msgspec
+
+from stepwell.kernel.run import ErrorInfo
+
+# A step that takes its worker down so often in a row, without any progress, fails its run.
+CRASH_LIMIT = 5
+
+
+def error_text(type_: str, message: str, step: str | None = None) -> str:
+    return msgspec.json.encode({"type": type_, "message": message, "step": step}).decode()
+
+
+def read_error(text: str | None) -> ErrorInfo | None:
+    return None if text is None else msgspec.json.decode(text, type=ErrorInfo)
+
+
+def crash_loop_error(step: str | None) -> str:
+    where = f"Step {step!r}" if step else "The run"
+    message = f"{where} took its worker down {CRASH_LIMIT} times in a row without any progress."
+    return error_text("crash_loop", message, step)
+
+
+def deadline_error() -> str:
+    return error_text("deadline_exceeded", "The run passed its deadline.")
+
+
+def ttl_error() -> str:
+    return error_text("ttl_expired", "The run was still pending when its time to live ended.")

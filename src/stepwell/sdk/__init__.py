@@ -1,0 +1,3 @@
+"""What people write workflows with."""
+
+from __future__ import annotations

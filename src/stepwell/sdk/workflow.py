@@ -1,0 +1,101 @@
+"""Workflows written in Python: the decorator, and what it makes."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, overload
+
+from stepwell.errors import InvalidInput
+from stepwell.kernel.durations import Duration, seconds
+from stepwell.kernel.names import check_count, check_text
+from stepwell.kernel.retry import Retry
+
+
+class Workflow:
+    """A definition of kind `code`: a function and how its runs are to be treated."""
+
+    def __init__(
+        self, function: Callable[..., Any], *, name: str | None, version: int,
+        retention: Duration | None, max_concurrent_runs: int | None, deadline: Duration | None,
+        retry: Retry | None,
+    ) -> None:  # fmt: skip
+        if not callable(function):
+            raise InvalidInput(f"@workflow decorates functions, not {function!r}.")
+        self.function = function
+        self.name = check_text(
+            getattr(function, "__name__", None) if name is None else name, "A definition's name"
+        )
+        self.version = check_count(version, f"The version of {self.name!r}")
+        self.retention_seconds = (
+            None if retention is None else int(seconds(retention, f"retention of {self.name!r}"))
+        )
+        self.max_concurrent_runs = (
+            None
+            if max_concurrent_runs is None
+            else check_count(max_concurrent_runs, f"max_concurrent_runs of {self.name!r}")
+        )
+        self.deadline_seconds = (
+            None if deadline is None else seconds(deadline, f"deadline of {self.name!r}")
+        )
+        if retry is not None and not isinstance(retry, Retry):
+            raise InvalidInput(f"retry of {self.name!r} must be a Retry, not {retry!r}.")
+        self.retry = retry
+        self.__doc__ = function.__doc__
+        self.__name__ = self.name
+
+    @property
+    def program(self) -> str:
+        """What a worker must have to execute runs of this."""
+        return f"code:{self.name}@{self.version}"
+
+    def __call__(self, *args: Any, **kwargs: Any) -> Any:
+        """Call the function itself, as tests of it may want to."""
+        return self.function(*args, **kwargs)
+
+    def __repr__(self) -> str:
+        return f"<workflow {self.name} version {self.version}>"
+
+
+@overload
+def workflow(function: Callable[..., Any], /) -> Workflow: ...
+
+
+@overload
+def workflow(
+    function: None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: int = 1,
+    retention: Duration | None = None,
+    max_concurrent_runs: int | None = None,
+    deadline: Duration | None = None,
+    retry: Retry | None = None,
+) -> Callable[[Callable[..., Any]], Workflow]: ...
+
+
+def workflow(
+    function: Callable[..., Any] | None = None,
+    /,
+    *,
+    name: str | None = None,
+    version: int = 1,
+    retention: Duration | None = None,
+    max_concurrent_runs: int | None = None,
+    deadline: Duration | None = None,
+    retry: Retry | None = None,
+) -> Any:
+    """Make a function `(ctx, input)` a workflow; `retry` is the default of its steps."""
+
+    def decorate(decorated: Callable[..., Any]) -> Workflow:
+        return Workflow(
+            decorated,
+            name=name,
+            version=version,
+            retention=retention,
+            max_concurrent_runs=max_concurrent_runs,
+            deadline=deadline,
+            retry=retry,
+        )
+
+    return decorate if function is None else decorate(function)

@@ -1,0 +1,156 @@
+"""The contract of a store: where runs, journals, waits and events live.
+
+A store applies *changes* in batches, each batch one transaction: all of it is durable when
+`commit` returns, or none of it. Within a batch, kinds are applied in a fixed order —
+starts, journal entries, waits, events, ends, parks, cancels, claims — so that what shares a
+commit sees itself in the order of cause and effect. A change of a held run whose owner or
+fence no longer fits has the outcome `FENCED` and writes nothing.
+
+A store raises StoreUnavailable when it cannot be reached; the same batch may then be sent
+again, whether or not it was applied.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any, Protocol
+
+import msgspec
+
+from stepwell.kernel.changes import Change, Committed, StartRun
+from stepwell.kernel.clock import Clock
+from stepwell.kernel.explaining import RunFacts
+from stepwell.kernel.run import Run, Step, WorkerInfo
+
+
+class DefinitionRow(msgspec.Struct):
+    """A definition as registered: what `start` needs to know of it."""
+
+    name: str
+    version: int
+    kind: str
+    program: str
+    retention_seconds: int | None
+    max_concurrent_runs: int | None
+    deadline_seconds: float | None
+
+
+class WorkerRow(msgspec.Struct):
+    """What a worker says of itself when it starts."""
+
+    id: str
+    workspace_id: str
+    host: str
+    pid: int
+    pid_started: str
+    concurrency: int
+    programs: list[str]
+    started_at: int
+    lease_seconds: float
+
+
+class RunFilter(msgspec.Struct):
+    """Which runs a list shows."""
+
+    workspace_id: str
+    status: list[str] | None = None
+    definition: str | None = None
+    since: int | None = None
+    until: int | None = None
+    input: dict[str, Any] | None = None
+    before_id: str | None = None
+    limit: int = 50
+
+
+class Store(Protocol):
+    """What every store does. All methods may raise StoreUnavailable."""
+
+    clock: Clock
+
+    async def open(self) -> None:
+        """Connect and check the schema; an empty store is given its tables."""
+        ...
+
+    async def close(self) -> None: ...
+
+    async def migrate(self) -> list[str]:
+        """Bring the schema up to date; the names of the migrations applied."""
+        ...
+
+    async def commit(self, batch: Sequence[Change]) -> Committed:
+        """Apply changes in one durable transaction."""
+        ...
+
+    def watch(self, notice: Callable[[str], None]) -> None:
+        """Call back when another process may have made a run due, or stopped one."""
+        ...
+
+    def announce(self, committed: Committed) -> None:
+        """Let other processes know; may be lost, so nothing may depend on it."""
+        ...
+
+    async def register(self, workspace_id: str, definitions: Sequence[DefinitionRow]) -> None:
+        """Make definitions known, and bring their limits up to date."""
+        ...
+
+    async def definition(
+        self, workspace_id: str, name: str, version: int | None
+    ) -> DefinitionRow | None:
+        """That version of a definition, or its highest."""
+        ...
+
+    async def enlist(self, worker: WorkerRow) -> None:
+        """Begin a worker's lease."""
+        ...
+
+    async def heartbeat(self, worker_id: str, lease_seconds: float) -> bool:
+        """Renew a lease; False if it was lost."""
+        ...
+
+    async def retire(self, worker_ids: Sequence[str]) -> None:
+        """End leases at once: these processes are gone, or are going."""
+        ...
+
+    async def workers(self, workspace_id: str) -> list[WorkerInfo]: ...
+
+    async def worker_processes(self) -> list[tuple[str, str, int, str]]:
+        """Id, host, pid and start of the process of every worker with a lease or runs."""
+        ...
+
+    async def lost(self, held: Sequence[tuple[str, str, int]]) -> list[str]:
+        """Of these runs (id, owner, fence), those no longer held so."""
+        ...
+
+    async def get_run(self, workspace_id: str, run_id: str) -> Run | None: ...
+
+    async def ended(self, run_ids: Sequence[str]) -> list[str]:
+        """Of these runs, those that have ended."""
+        ...
+
+    async def list_runs(self, where: RunFilter) -> list[Run]: ...
+
+    async def count_runs(self, workspace_id: str) -> dict[str, dict[str, int]]:
+        """How many runs of each definition are in each status."""
+        ...
+
+    async def steps(self, run_id: str) -> list[Step]:
+        """The journal of a run, in order of call, its open waits included."""
+        ...
+
+    async def facts(self, workspace_id: str, run_id: str) -> RunFacts | None:
+        """What an explanation of the run's state needs to know."""
+        ...
+
+    async def prune(self, now: int, limit: int) -> int:
+        """Delete up to so many runs whose retention has passed; how many there were."""
+        ...
+
+    async def take_duty(self, name: str, worker_id: str, seconds: float) -> bool:
+        """Whether this worker has the duty for so long; one worker at a time does."""
+        ...
+
+    async def start_in(self, connection: Any, change: StartRun) -> tuple[str, bool]:
+        """Start a run inside a transaction of the caller's own."""
+        ...
+
+

@@ -1,0 +1,219 @@
+"""Applying a batch of changes to SQLite, one transaction a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from stepwell.kernel.changes import (
+    FENCED,
+    CancelRun,
+    Change,
+    ClaimRuns,
+    Committed,
+    EmitEvent,
+    EndRun,
+    Held,
+    LogAttempt,
+    OpenWait,
+    ParkRun,
+    RecordStep,
+    ReleaseRun,
+    SendSignal,
+    StartRun,
+    WatchWaits,
+)
+from stepwell.kernel.states import ENDED
+from stepwell.stores.sqlite import waiting
+from stepwell.stores.sqlite.claim import claim
+from stepwell.stores.sqlite.ending import Ending, finish
+from stepwell.stores.sqlite.rows import all_rows, one, pack, run, unpack
+from stepwell.stores.sqlite.starting import start
+
+
+def apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
+    """Apply the batch and make it durable, or raise and leave nothing."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        done = _apply(db, batch)
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+    return done
+
+
+def _apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
+    done = Committed(outcomes=[None] * len(batch))
+    fenced = _fenced(db, batch)
+    by_kind: dict[type[Any], list[tuple[int, Any]]] = {}
+    for index, change in enumerate(batch):
+        held: Held | None = getattr(change, "held", None)
+        if fenced and held is not None and (held.run_id, held.owner, held.fence) in fenced:
+            done.outcomes[index] = FENCED
+        else:
+            by_kind.setdefault(type(change), []).append((index, change))
+    for kind, work in _ORDER:
+        if found := by_kind.get(kind):
+            work(db, found, done)
+    return done
+
+
+def _fenced(db: apsw.Connection, batch: Sequence[Change]) -> set[tuple[str, str, int]]:
+    """Who of this batch no longer holds the run it says it holds."""
+    held = {
+        (h.run_id, h.owner, h.fence)
+        for change in batch
+        if (h := getattr(change, "held", None)) is not None
+    }
+    if not held:
+        return set()
+    rows = unpack(
+        db,
+        """SELECT json_group_array(json(h.value)) FROM json_each(?) h WHERE NOT EXISTS (
+               SELECT 1 FROM runs r WHERE r.id = h.value->>0
+                  AND r.owner = h.value->>1 AND r.fence = h.value->>2)""",
+        pack(list(held)),
+    )
+    return {(row[0], row[1], row[2]) for row in rows}
+
+
+def _record_steps(db: apsw.Connection, found: list[tuple[int, RecordStep]], _: Committed) -> None:
+    run(
+        db,
+        """INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output, error,
+                              started_at, completed_at)
+           SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6,
+                  value->>7, value->>8, value->>9, value->>10 FROM json_each(?) WHERE true
+           ON CONFLICT (run_id, key) DO UPDATE SET
+               position = excluded.position, status = excluded.status,
+               attempts = excluded.attempts, output = excluded.output, error = excluded.error,
+               completed_at = excluded.completed_at
+           WHERE steps.status IN ('running', 'retrying')""",
+        pack(
+            [
+                (c.held.run_id, c.key, c.seq, c.position, c.kind, c.status, c.attempts, c.output,
+                 c.error, c.started_at, c.completed_at)
+                for _, c in found
+            ]
+        ),
+    )  # fmt: skip
+    settled = [(c.held.run_id, c.key, c.status) for _, c in found if c.settles]
+    if settled:
+        waiting.settle(db, settled)
+
+
+def _log_attempts(db: apsw.Connection, found: list[tuple[int, LogAttempt]], _: Committed) -> None:
+    run(
+        db,
+        """INSERT OR IGNORE INTO attempts (run_id, key, number, error, started_at, failed_at)
+           SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5
+           FROM json_each(?)""",
+        pack(
+            [
+                (c.held.run_id, c.key, c.number, c.error, c.started_at, c.failed_at)
+                for _, c in found
+            ]
+        ),
+    )
+
+
+def _end_runs(db: apsw.Connection, found: list[tuple[int, EndRun]], done: Committed) -> None:
+    endings = [
+        Ending(c.held.run_id, c.status, c.output, c.error, c.completed_at) for _, c in found
+    ]
+    finish(db, endings, done, tidy=True)
+
+
+# When any of the awaited waits has ended the run is due now, else when the first of them is.
+_NEXT_DUE = """(SELECT CASE WHEN count(w.ended_at) > 0 THEN min(w.created_at) ELSE min(w.due_at) END
+                FROM waits w WHERE w.run_id = p.value->>0
+                 AND w.key IN (SELECT value FROM json_each(p.value->'$[1]')))"""
+
+
+def _park_runs(db: apsw.Connection, found: list[tuple[int, ParkRun]], done: Committed) -> None:
+    run(
+        db,
+        f"""UPDATE runs SET status = 'waiting', owner = NULL, due_at = {_NEXT_DUE}
+            FROM json_each(?) p WHERE runs.id = p.value->>0""",
+        pack([(c.held.run_id, c.keys) for _, c in found]),
+    )
+    done.due = True
+
+
+def _watch_waits(db: apsw.Connection, found: list[tuple[int, WatchWaits]], done: Committed) -> None:
+    run(
+        db,
+        f"""UPDATE runs SET due_at = {_NEXT_DUE}
+            FROM json_each(?) p WHERE runs.id = p.value->>0""",
+        pack([(c.held.run_id, c.keys) for _, c in found]),
+    )
+    done.due = True
+
+
+def _release_runs(db: apsw.Connection, found: list[tuple[int, ReleaseRun]], done: Committed) -> None:
+    run(
+        db,
+        """UPDATE runs SET owner = NULL, due_at = created_at
+           WHERE id IN (SELECT value FROM json_each(?))""",
+        pack([c.held.run_id for _, c in found]),
+    )
+    done.due = True
+
+
+def _cancel_runs(db: apsw.Connection, found: list[tuple[int, CancelRun]], done: Committed) -> None:
+    for index, change in found:
+        root = one(
+            db,
+            "SELECT status FROM runs WHERE id = ? AND workspace_id = ?",
+            change.run_id,
+            change.workspace_id,
+        )
+        if root is None or root[0] in ENDED:
+            done.outcomes[index] = None if root is None else False
+            continue
+        living = all_rows(
+            db,
+            """WITH RECURSIVE tree (id) AS (
+                   SELECT ? UNION SELECT r.id FROM runs r JOIN tree t ON r.parent_run_id = t.id)
+               SELECT r.id, r.owner FROM tree JOIN runs r USING (id)
+               WHERE r.status IN ('pending', 'running', 'waiting')""",
+            change.run_id,
+        )
+        finish(
+            db,
+            [Ending(row[0], "cancelled", None, None, change.cancelled_at) for row in living],
+            done,
+            tidy=True,
+        )
+        done.stopped.extend((row[0], row[1]) for row in living)
+        done.outcomes[index] = True
+
+
+def _claim_runs(db: apsw.Connection, found: list[tuple[int, ClaimRuns]], done: Committed) -> None:
+    for index, change in found:
+        done.outcomes[index] = claim(db, change, done)
+
+
+def _start_runs(db: apsw.Connection, found: list[tuple[int, StartRun]], done: Committed) -> None:
+    for (index, _), outcome in zip(found, start(db, [c for _, c in found], done), strict=True):
+        done.outcomes[index] = outcome
+
+
+_ORDER: list[tuple[type[Any], Any]] = [
+    (StartRun, _start_runs),
+    (RecordStep, _record_steps),
+    (LogAttempt, _log_attempts),
+    (OpenWait, waiting.open_waits),
+    (SendSignal, waiting.send_signals),
+    (EmitEvent, waiting.emit_events),
+    (EndRun, _end_runs),
+    (ParkRun, _park_runs),
+    (WatchWaits, _watch_waits),
+    (ReleaseRun, _release_runs),
+    (CancelRun, _cancel_runs),
+    (ClaimRuns, _claim_runs),
+]

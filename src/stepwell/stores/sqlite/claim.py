@@ -1,0 +1,286 @@
+"""Claiming runs on SQLite: picking, admitting, and taking over from dead workers."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+import msgspec
+
+from stepwell.kernel.changes import (
+    Claimed,
+    ClaimedRun,
+    ClaimRuns,
+    Committed,
+    JournalRow,
+    WaitRow,
+)
+from stepwell.kernel.outcomes import (
+    CRASH_LIMIT,
+    crash_loop_error,
+    deadline_error,
+    ttl_error,
+)
+from stepwell.stores.sqlite.ending import Ending, finish, slots_taken, wake_queued
+from stepwell.stores.sqlite.rows import all_rows, one, pack, run, unpack
+
+_journal = msgspec.json.Decoder(list[JournalRow]).decode
+_waits = msgspec.json.Decoder(list[WaitRow]).decode
+SWEEP_LIMIT = 500
+
+
+def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
+    """Give a worker runs to execute and news of those it holds."""
+    if ask.sweep:
+        _take_over(db, ask.now, done)
+        _expire(db, ask.now, done)
+        _unblock(db, ask.now, done)
+    nudged = [row[0] for row in all_rows(
+        db, "SELECT id FROM runs WHERE owner = ? AND due_at <= ?", ask.worker_id, ask.now
+    )]  # fmt: skip
+    lanes = _lanes(db, ask)
+    picked, more = _pick(db, ask, lanes, done) if ask.limit > 0 else ([], False)
+    if picked:
+        run(
+            db,
+            """UPDATE runs SET status = 'running', owner = ?, fence = fence + 1, due_at = NULL,
+                   blocked_on = NULL, started_at = coalesce(started_at, ?), expires_at = deadline_at
+               WHERE id IN (SELECT value FROM json_each(?))""",
+            ask.worker_id,
+            ask.now,
+            pack(picked),
+        )
+    if nudged:
+        run(
+            db,
+            "UPDATE runs SET due_at = NULL WHERE id IN (SELECT value FROM json_each(?))",
+            pack(nudged),
+        )
+    runs = _load(db, picked, set(nudged), ask.now) if picked or nudged else []
+    next_at = None if more else _next_at(db, ask, lanes)
+    return Claimed(runs=runs, next_at=next_at, more=more)
+
+
+def _lanes(db: apsw.Connection, ask: ClaimRuns) -> list[tuple[int, str]]:
+    """(priority, program) of all live runs this worker can execute, highest priority first."""
+    rows = unpack(
+        db,
+        """WITH RECURSIVE lanes (program, priority) AS (
+               SELECT p.value, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
+                                AND r.program = p.value AND r.due_at IS NOT NULL)
+               FROM json_each(?2) p
+               UNION ALL
+               SELECT l.program, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
+                                  AND r.program = l.program AND r.due_at IS NOT NULL
+                                  AND r.priority < l.priority)
+               FROM lanes l WHERE l.priority IS NOT NULL)
+           SELECT json_group_array(json_array(priority, program)) FROM lanes
+           WHERE priority IS NOT NULL""",
+        ask.workspace_id,
+        pack(ask.programs),
+    )
+    return sorted(((row[0], row[1]) for row in rows), reverse=True)
+
+
+def _pick(
+    db: apsw.Connection, ask: ClaimRuns, lanes: list[tuple[int, str]], done: Committed
+) -> tuple[list[str], bool]:
+    """Due runs in order of priority, then of time; limits are checked one by one."""
+    picked: list[str] = []
+    for priority in dict.fromkeys(lane[0] for lane in lanes):
+        due: list[Any] = []
+        room = ask.limit - len(picked)
+        for program in (lane[1] for lane in lanes if lane[0] == priority):
+            due += unpack(
+                db,
+                """SELECT json_group_array(json_array(due_at, id, limited, status, blocked_on))
+                   FROM (SELECT due_at, id, limited, status, blocked_on FROM runs
+                         WHERE workspace_id = ? AND program = ? AND priority = ?
+                           AND due_at <= ? AND owner IS NULL ORDER BY due_at, id LIMIT ?)""",
+                ask.workspace_id,
+                program,
+                priority,
+                ask.now,
+                room,
+            )
+        due.sort(key=lambda row: (row[0], row[1]))
+        for _, run_id, limited, status, blocked_on in due:
+            if len(picked) == ask.limit:
+                return picked, True
+            queues = limited and status == "pending"
+            if queues and not _admit(db, run_id, blocked_on, ask.now, done):
+                continue
+            picked.append(run_id)
+        if len(due) >= room:
+            return picked, True
+    return picked, False
+
+
+def _admit(
+    db: apsw.Connection, run_id: str, called_for: str | None, now: int, done: Committed
+) -> bool:
+    """Take a slot of each of the run's limits, or queue it behind the first that is full."""
+    own = all_rows(
+        db,
+        """SELECT limit_key, capacity FROM limits
+           WHERE run_id = ?1 AND slot = ?1 AND capacity IS NOT NULL AND admitted = 0""",
+        run_id,
+    )
+    for limit_key, capacity in own:
+        # Being called up for this limit already counts as one of its slots.
+        taken = slots_taken(db, limit_key) - (1 if limit_key == called_for else 0)
+        if taken >= capacity:
+            run(
+                db,
+                "UPDATE runs SET due_at = NULL, blocked_on = ? WHERE id = ?",
+                limit_key,
+                run_id,
+            )
+            if called_for is not None and called_for != limit_key:
+                wake_queued(db, called_for, now, done)  # its call goes to the next in line
+            return False
+    run(db, "UPDATE limits SET admitted = 1 WHERE run_id = ?", run_id)
+    run(db, "UPDATE runs SET blocked_on = NULL WHERE id = ?", run_id)
+    return True
+
+
+def _load(
+    db: apsw.Connection, picked: list[str], nudged: set[str], now: int
+) -> list[ClaimedRun]:
+    """The claimed runs in order, with input, journal and waits."""
+    ids = pack([*nudged, *picked])
+    rows = unpack(
+        db,
+        """SELECT json_group_array(json_array(r.id, r.definition, r.version, r.program, r.fence,
+               r.attempt, p.body, r.created_at, r.deadline_at, r.idempotency_key, r.key_base,
+               r.forked_from))
+           FROM json_each(?) c CROSS JOIN runs r ON r.id = c.value
+           JOIN payloads p ON p.run_id = r.id AND p.kind = 'input'""",
+        ids,
+    )
+    runs: list[ClaimedRun] = []
+    # The first claim of a run finds nothing recorded, unless the run began as a fork.
+    known: dict[str, ClaimedRun] = {}
+    for row in rows:
+        claimed = ClaimedRun(*row[:11])
+        claimed.nudge = claimed.id in nudged
+        runs.append(claimed)
+        if claimed.fence > 1 or row[11] is not None:
+            known[claimed.id] = claimed
+    if known:
+        replayed = pack([run_id for run_id in known if run_id not in nudged])
+        for run_id, journal in all_rows(
+            db,
+            """SELECT run_id, json_group_array(json_array(key, seq, position, kind, status, attempts,
+                   output, error, started_at, completed_at))
+               FROM steps WHERE run_id IN (SELECT value FROM json_each(?)) GROUP BY run_id""",
+            replayed,
+        ):
+            known[run_id].journal = _journal(journal)
+    waited = {claimed.id: claimed for claimed in runs if claimed.nudge} | known
+    if waited:
+        # A wait whose time has come ends here and now, so that no later event can end it too.
+        run(
+            db,
+            """UPDATE waits SET ended_at = due_at WHERE due_at <= ? AND ended_at IS NULL
+                  AND run_id IN (SELECT value FROM json_each(?))""",
+            now,
+            pack(list(waited)),
+        )
+        for run_id, waits in all_rows(
+            db,
+            """SELECT run_id, json_group_array(json_array(key, seq, kind, due_at, child_run_id,
+                   created_at, ended_at, result))
+               FROM waits WHERE run_id IN (SELECT value FROM json_each(?)) GROUP BY run_id""",
+            pack(list(waited)),
+        ):
+            waited[run_id].waits = _waits(waits)
+    return runs
+
+
+def _next_at(db: apsw.Connection, ask: ClaimRuns, lanes: list[tuple[int, str]]) -> int | None:
+    """When the next run of this worker's becomes due, or any run expires."""
+    times = [one(db, "SELECT min(expires_at) FROM runs WHERE expires_at IS NOT NULL")]
+    times += [
+        one(
+            db,
+            """SELECT min(due_at) FROM runs
+               WHERE workspace_id = ? AND program = ? AND priority = ? AND due_at > ?""",
+            ask.workspace_id,
+            program,
+            priority,
+            ask.now,
+        )
+        for priority, program in lanes
+    ]
+    return min((row[0] for row in times if row is not None and row[0] is not None), default=None)
+
+
+def _take_over(db: apsw.Connection, now: int, done: Committed) -> None:
+    """Make the runs of workers whose lease has passed due again."""
+    for (worker_id,) in all_rows(
+        db, "SELECT id FROM workers WHERE expires_at <= ? LIMIT 20", now
+    ):
+        taken = [row[0] for row in all_rows(
+            db, "SELECT id FROM runs WHERE owner = ? LIMIT ?", worker_id, SWEEP_LIMIT
+        )]  # fmt: skip
+        if len(taken) < SWEEP_LIMIT:
+            run(db, "DELETE FROM workers WHERE id = ?", worker_id)
+        if not taken:
+            continue
+        run(
+            db,
+            """UPDATE runs SET owner = NULL, due_at = ?1, attempt = attempt + 1,
+                   crashes = CASE WHEN crash_progress = p.progress THEN crashes + 1 ELSE 1 END,
+                   crash_progress = p.progress
+               FROM (SELECT value AS id, (SELECT count(*) FROM steps WHERE run_id = value
+                         AND status IN ('completed', 'failed')) AS progress
+                     FROM json_each(?2)) p WHERE runs.id = p.id""",
+            now,
+            pack(taken),
+        )
+        done.due = True
+        done.stopped.extend((run_id, worker_id) for run_id in taken)
+        looping = all_rows(
+            db,
+            """SELECT r.id, (SELECT key FROM steps WHERE run_id = r.id AND status = 'running'
+                             ORDER BY seq LIMIT 1)
+               FROM runs r WHERE r.crashes >= ? AND r.id IN (SELECT value FROM json_each(?))""",
+            CRASH_LIMIT,
+            pack(taken),
+        )
+        finish(
+            db,
+            [Ending(row[0], "failed", None, crash_loop_error(row[1]), now) for row in looping],
+            done,
+            tidy=True,
+        )
+
+
+def _expire(db: apsw.Connection, now: int, done: Committed) -> None:
+    """End runs that passed their deadline, or their time to live in the queue."""
+    late = all_rows(
+        db,
+        """SELECT id, owner, deadline_at IS NOT NULL AND deadline_at <= ?1 FROM runs
+           WHERE expires_at <= ?1 LIMIT ?2""",
+        now,
+        SWEEP_LIMIT,
+    )
+    finish(
+        db,
+        [
+            Ending(row[0], "timed_out", None, deadline_error() if row[2] else ttl_error(), now)
+            for row in late
+        ],
+        done,
+        tidy=True,
+    )
+    done.stopped.extend((row[0], row[1]) for row in late)
+
+
+def _unblock(db: apsw.Connection, now: int, done: Committed) -> None:
+    """The safety net under the calls of `wake_queued`: look at every queue that is not empty."""
+    for (limit_key,) in all_rows(
+        db, "SELECT DISTINCT blocked_on FROM runs WHERE blocked_on IS NOT NULL LIMIT 1000"
+    ):
+        wake_queued(db, limit_key, now, done)

@@ -1,0 +1,147 @@
+"""How runs end on SQLite, and what that sets free: parents, queued runs, waits."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import apsw
+import msgspec
+
+from stepwell.kernel.changes import Committed
+from stepwell.stores.sqlite.rows import one, pack, run, unpack
+
+
+class Ending(msgspec.Struct, array_like=True):
+    """One run's end, however it came about."""
+
+    run_id: str
+    status: str
+    output: str | None
+    error: str | None
+    completed_at: int
+
+
+def finish(db: apsw.Connection, endings: list[Ending], done: Committed, *, tidy: bool) -> None:
+    """End these runs. `tidy` also closes journal entries that were still open."""
+    if not endings:
+        return
+    ends = pack(endings)
+    run(
+        db,
+        """UPDATE runs SET status = e.value->>1, completed_at = e.value->>4, owner = NULL,
+               due_at = NULL, expires_at = NULL, blocked_on = NULL,
+               purge_at = (e.value->>4) + retention_seconds * 1000000
+           FROM json_each(?) e WHERE runs.id = e.value->>0""",
+        ends,
+    )
+    run(
+        db,
+        """INSERT OR REPLACE INTO payloads (run_id, kind, body)
+           SELECT value->>0, 'output', value->>2 FROM json_each(?1) WHERE value->>2 IS NOT NULL
+           UNION ALL
+           SELECT value->>0, 'error', value->>3 FROM json_each(?1) WHERE value->>3 IS NOT NULL""",
+        ends,
+    )
+    ids = pack([ending.run_id for ending in endings])
+    run(db, "DELETE FROM waits WHERE run_id IN (SELECT value FROM json_each(?))", ids)
+    if tidy:
+        run(
+            db,
+            """UPDATE steps SET status = 'skipped'
+               WHERE run_id IN (SELECT value FROM json_each(?))
+                 AND status IN ('running', 'retrying')""",
+            ids,
+        )
+    done.ended.extend(ending.run_id for ending in endings)
+    _tell_parents(db, endings, ids, done)
+    _free_slots(db, ids, endings[-1].completed_at, done)
+
+
+def child_result(status: str, output: str | None, error: str | None) -> str:
+    """What a wait for a child ends with."""
+    return msgspec.json.encode([status, output, error]).decode()
+
+
+def _tell_parents(db: apsw.Connection, endings: list[Ending], ids: str, done: Committed) -> None:
+    waiting = unpack(
+        db,
+        """SELECT json_group_array(json_array(w.run_id, w.key, w.child_run_id))
+           FROM json_each(?) c JOIN waits w ON w.child_run_id = c.value AND w.ended_at IS NULL""",
+        ids,
+    )
+    if not waiting:
+        return
+    by_id = {ending.run_id: ending for ending in endings}
+    results = [
+        [run_id, key, child_result(e.status, e.output, e.error), e.completed_at]
+        for run_id, key, child in waiting
+        for e in [by_id[child]]
+    ]
+    end_waits(db, results, done)
+
+
+def end_waits(db: apsw.Connection, results: list[list[Any]], done: Committed) -> None:
+    """End waits (run, key, result, when) and make their runs due."""
+    if not results:
+        return
+    rows = pack(results)
+    run(
+        db,
+        """UPDATE waits SET result = e.value->>2, ended_at = e.value->>3
+           FROM json_each(?) e WHERE waits.run_id = e.value->>0 AND waits.key = e.value->>1""",
+        rows,
+    )
+    run(
+        db,
+        """UPDATE runs SET due_at = e.value->>3 FROM json_each(?) e
+           WHERE runs.id = e.value->>0 AND runs.status IN ('running', 'waiting')
+             AND (runs.due_at IS NULL OR runs.due_at > e.value->>3)""",
+        rows,
+    )
+    done.due = True
+
+
+def _free_slots(db: apsw.Connection, ids: str, now: int, done: Committed) -> None:
+    keys = unpack(
+        db,
+        """SELECT json_group_array(DISTINCT l.limit_key) FROM json_each(?) e
+           JOIN limits l ON l.run_id = e.value""",
+        ids,
+    )
+    if not keys:
+        return
+    run(db, "DELETE FROM limits WHERE run_id IN (SELECT value FROM json_each(?))", ids)
+    for key in keys:
+        wake_queued(db, key, now, done)
+
+
+def wake_queued(db: apsw.Connection, limit_key: str, now: int, done: Committed) -> None:
+    """Make as many queued runs due as the limit has room for, best first."""
+    taken = slots_taken(db, limit_key)
+    while True:
+        first = one(
+            db,
+            """SELECT r.id, l.capacity FROM runs r
+               JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
+               WHERE r.blocked_on = ? AND r.due_at IS NULL
+               ORDER BY r.priority DESC, r.id LIMIT 1""",
+            limit_key,
+        )
+        if first is None or taken >= first[1]:
+            return
+        run(db, "UPDATE runs SET due_at = min(created_at, ?) WHERE id = ?", now, first[0])
+        taken += 1
+        done.due = True
+
+
+def slots_taken(db: apsw.Connection, limit_key: str) -> int:
+    """Slots in use: those of runs at work, and those of runs called up but not yet claimed."""
+    row = one(
+        db,
+        """SELECT (SELECT count(DISTINCT slot) FROM limits
+                   WHERE limit_key = ?1 AND admitted = 1 AND capacity IS NOT NULL)
+                + (SELECT count(*) FROM runs WHERE blocked_on = ?1 AND due_at IS NOT NULL)""",
+        limit_key,
+    )
+    assert row is not None
+    return int(row[0])

@@ -1,0 +1,86 @@
+"""A lane: one thread with one connection, on which calls run one after the other."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import threading
+from collections.abc import Callable
+from queue import SimpleQueue
+from typing import Any, TypeVar
+
+import apsw
+
+from stepwell.errors import StoreUnavailable
+
+T = TypeVar("T")
+Call = tuple[Callable[[apsw.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
+
+
+class Lane:
+    """Runs functions of a connection on a thread of its own, or inline for simulations."""
+
+    def __init__(self, connect: Callable[[], apsw.Connection], *, inline: bool = False) -> None:
+        self._connect = connect
+        self._inline = inline
+        self._db: apsw.Connection | None = None
+        self._calls: SimpleQueue[Call | None] = SimpleQueue()
+        self._thread: threading.Thread | None = None
+
+    async def run(self, function: Callable[[apsw.Connection], T]) -> T:
+        if self._inline:
+            await asyncio.sleep(0)
+            if self._db is None:
+                self._db = self._connect()
+            return _translated(function, self._db)
+        if self._thread is None:
+            self._thread = threading.Thread(target=self._work, name="stepwell-sqlite", daemon=True)
+            self._thread.start()
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[T] = loop.create_future()
+        self._calls.put((function, future, loop))
+        return await future
+
+    async def close(self) -> None:
+        if self._thread is not None:
+            self._calls.put(None)
+            await asyncio.to_thread(self._thread.join)
+            self._thread = None
+        elif self._db is not None:
+            self._db.close()
+        self._db = None
+
+    def _work(self) -> None:
+        while (call := self._calls.get()) is not None:
+            function, future, loop = call
+            error: BaseException | None = None
+            result: Any = None
+            try:
+                if self._db is None:
+                    self._db = _translated(lambda _: self._connect(), None)
+                result = _translated(function, self._db)
+            except BaseException as caught:
+                error = caught
+            with contextlib.suppress(RuntimeError):  # the loop is gone, and with it whoever asked
+                loop.call_soon_threadsafe(_settle, future, result, error)
+        if self._db is not None:
+            self._db.close()
+
+
+def _translated(function: Callable[[Any], T], db: Any) -> T:
+    """Errors that may pass by themselves become StoreUnavailable."""
+    try:
+        return function(db)
+    except (apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.FullError) as error:
+        raise StoreUnavailable(f"SQLite: {error}") from error
+    except apsw.CantOpenError as error:
+        raise StoreUnavailable(f"SQLite cannot open the file: {error}") from error
+
+
+def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:
+    if future.cancelled():
+        return
+    if error is not None:
+        future.set_exception(error)
+    else:
+        future.set_result(result)

@@ -1,0 +1,208 @@
+"""Reading from SQLite: runs, steps, workers and what explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import apsw
+
+from stepwell.kernel.codec import decode
+from stepwell.kernel.explaining import RunFacts, WaitFact
+from stepwell.kernel.matching import contains
+from stepwell.kernel.outcomes import read_error
+from stepwell.kernel.run import Run, Step, WorkerInfo
+from stepwell.kernel.views import (
+    RUN_COLUMNS,
+    attempts_by_key,
+    run_from_row,
+    step_from_row,
+    step_from_wait,
+    worker_from_row,
+)
+from stepwell.store import DefinitionRow, RunFilter
+from stepwell.stores.sqlite.rows import all_rows, one, pack, unpack
+
+_BODIES = """(SELECT body FROM payloads WHERE run_id = r.id AND kind = 'input'),
+             (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
+             (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')"""
+_RUN = f"SELECT {', '.join('r.' + column for column in RUN_COLUMNS)}, {_BODIES} FROM runs r"
+
+
+def get_run(db: apsw.Connection, workspace_id: str, run_id: str) -> Run | None:
+    row = one(db, f"{_RUN} WHERE r.id = ? AND r.workspace_id = ?", run_id, workspace_id)
+    return None if row is None else run_from_row(row)
+
+
+def ended(db: apsw.Connection, run_ids: Sequence[str]) -> list[str]:
+    return unpack(
+        db,
+        """SELECT json_group_array(id) FROM runs WHERE completed_at IS NOT NULL
+            AND id IN (SELECT value FROM json_each(?))""",
+        pack(list(run_ids)),
+    )
+
+
+def lost(db: apsw.Connection, held: Sequence[tuple[str, str, int]]) -> list[str]:
+    return unpack(
+        db,
+        """SELECT json_group_array(h.value->>0) FROM json_each(?) h WHERE NOT EXISTS (
+               SELECT 1 FROM runs WHERE id = h.value->>0
+                  AND owner = h.value->>1 AND fence = h.value->>2)""",
+        pack(list(held)),
+    )
+
+
+def list_runs(db: apsw.Connection, where: RunFilter) -> list[Run]:
+    conditions = ["r.workspace_id = ?"]
+    bindings: list[Any] = [where.workspace_id]
+    if where.status is not None:
+        conditions.append("r.status IN (SELECT value FROM json_each(?))")
+        bindings.append(pack(where.status))
+    if where.definition is not None:
+        conditions.append("r.definition = ?")
+        bindings.append(where.definition)
+    if where.since is not None:
+        conditions.append("r.created_at >= ?")
+        bindings.append(where.since)
+    if where.until is not None:
+        conditions.append("r.created_at < ?")
+        bindings.append(where.until)
+    if where.before_id is not None:
+        conditions.append("r.id < ?")
+        bindings.append(where.before_id)
+    sql = f"{_RUN} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC"
+    found: list[Run] = []
+    for row in db.execute(sql, bindings):
+        run = run_from_row(row)
+        if where.input is None or contains(run.input, where.input):
+            found.append(run)
+            if len(found) == where.limit:
+                break
+    return found
+
+
+def count_runs(db: apsw.Connection, workspace_id: str) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {}
+    for definition, status, number in all_rows(
+        db,
+        """SELECT definition, status, count(*) FROM runs WHERE workspace_id = ?
+           GROUP BY definition, status""",
+        workspace_id,
+    ):
+        counts.setdefault(definition, {})[status] = number
+    return counts
+
+
+def steps(db: apsw.Connection, run_id: str) -> list[Step]:
+    failures = attempts_by_key(
+        all_rows(
+            db,
+            """SELECT key, number, error, started_at, failed_at FROM attempts
+               WHERE run_id = ? ORDER BY key, number""",
+            run_id,
+        )
+    )
+    recorded = all_rows(
+        db,
+        """SELECT seq, key, kind, status, attempts, output, error, started_at, completed_at
+           FROM steps WHERE run_id = ? AND kind <> 'now'""",
+        run_id,
+    )
+    waits = all_rows(
+        db,
+        """SELECT seq, key, kind, created_at FROM waits
+           WHERE run_id = ?1 AND key NOT IN (SELECT key FROM steps WHERE run_id = ?1)""",
+        run_id,
+    )
+    found = [(row[0], step_from_row(row[1:], failures)) for row in recorded]
+    found += [(row[0], step_from_wait(row[1:])) for row in waits]
+    return [step for _, step in sorted(found, key=lambda pair: pair[0])]
+
+
+def workers(db: apsw.Connection, workspace_id: str, now: int) -> list[WorkerInfo]:
+    rows = all_rows(
+        db,
+        """SELECT id, host, pid, concurrency, programs, started_at, heartbeat_at, expires_at
+           FROM workers WHERE workspace_id = ? ORDER BY started_at, id""",
+        workspace_id,
+    )
+    return [worker_from_row(row, now) for row in rows]
+
+
+def definition(
+    db: apsw.Connection, workspace_id: str, name: str, version: int | None
+) -> DefinitionRow | None:
+    row = one(
+        db,
+        """SELECT name, version, kind, program, retention_seconds, max_concurrent_runs,
+                  deadline_seconds FROM definitions
+           WHERE workspace_id = ?1 AND name = ?2 AND (?3 IS NULL OR version = ?3)
+           ORDER BY version DESC LIMIT 1""",
+        workspace_id,
+        name,
+        version,
+    )
+    return None if row is None else DefinitionRow(*row)
+
+
+def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunFacts | None:
+    row = one(
+        db,
+        """SELECT id, definition, version, program, status, due_at, owner, blocked_on, priority,
+                  (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')
+           FROM runs r WHERE id = ? AND workspace_id = ?""",
+        run_id,
+        workspace_id,
+    )
+    if row is None:
+        return None
+    blocked_on, priority = row[7], row[8]
+    capacity = one(
+        db, "SELECT capacity FROM limits WHERE run_id = ? AND limit_key = ?", run_id, blocked_on
+    )
+    holders = all_rows(
+        db,
+        """SELECT DISTINCT slot FROM limits WHERE limit_key = ? AND admitted = 1
+            AND capacity IS NOT NULL LIMIT 20""",
+        blocked_on,
+    )
+    ahead = one(
+        db,
+        """SELECT count(*) FROM runs WHERE blocked_on = ?1
+            AND (priority > ?2 OR (priority = ?2 AND id < ?3))""",
+        blocked_on,
+        priority,
+        run_id,
+    )
+    running = all_rows(
+        db,
+        "SELECT key FROM steps WHERE run_id = ? AND status = 'running' ORDER BY seq LIMIT 10",
+        run_id,
+    )
+    waits = all_rows(
+        db,
+        """SELECT key, kind, due_at, event, match, child_run_id FROM waits
+           WHERE run_id = ? AND ended_at IS NULL ORDER BY seq LIMIT 100""",
+        run_id,
+    )
+    return RunFacts(
+        run_id=row[0],
+        definition=row[1],
+        version=row[2],
+        program=row[3],
+        status=row[4],
+        now=now,
+        due_at=row[5],
+        owner=row[6],
+        blocked_on=blocked_on,
+        limit_capacity=capacity[0] if capacity else None,
+        limit_holders=[holder[0] for holder in holders],
+        queued_ahead=ahead[0] if ahead else 0,
+        running_steps=[step[0] for step in running],
+        waits=[
+            WaitFact(w[0], w[1], w[2], w[3], decode(w[4]) if w[4] else None, w[5]) for w in waits
+        ],
+        workers=workers(db, workspace_id, now),
+        error=read_error(row[9]),
+    )

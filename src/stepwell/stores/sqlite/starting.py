@@ -1,0 +1,130 @@
+"""Admitting runs on SQLite: idempotent starts, forks, and their place in limits."""
+
+from __future__ import annotations
+
+import apsw
+
+from stepwell.kernel.changes import Committed, StartRun
+from stepwell.stores.sqlite.ending import wake_queued
+from stepwell.stores.sqlite.rows import one, pack, run, unpack
+
+
+def start(
+    db: apsw.Connection, starts: list[StartRun], done: Committed
+) -> list[tuple[str, bool]]:
+    """Insert runs; the id of each, and whether it is new."""
+    rows = pack(
+        [
+            (
+                s.id, s.workspace_id, s.definition, s.version, s.program, s.priority, s.due_at,
+                bool(s.limits), s.idempotency_key, s.concurrency_key, s.parent_run_id,
+                s.forked_from, s.key_base, s.created_at, s.deadline_at,
+                min((at for at in (s.deadline_at, s.ttl_at) if at is not None), default=None),
+                s.retention_seconds, s.input,
+            )
+            for s in starts
+        ]
+    )  # fmt: skip
+    # The id itself in conflict: this start was sent before, and its acknowledgement lost.
+    new = set(
+        unpack(
+            db,
+            """SELECT json_group_array(value->>0) FROM json_each(?)
+               WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = value->>0)""",
+            rows,
+        )
+    )
+    run(
+        db,
+        """INSERT OR IGNORE INTO runs (id, workspace_id, definition, version, program, status,
+               priority, due_at, limited, idempotency_key, concurrency_key, parent_run_id,
+               forked_from, key_base, created_at, deadline_at, expires_at, retention_seconds)
+           SELECT value->>0, value->>1, value->>2, value->>3, value->>4, 'pending', value->>5,
+               value->>6, value->>7, value->>8, value->>9, value->>10, value->>11, value->>12,
+               value->>13, value->>14, value->>15, value->>16
+           FROM json_each(?)""",
+        rows,
+    )
+    run(
+        db,
+        """INSERT OR IGNORE INTO payloads (run_id, kind, body)
+           SELECT value->>0, 'input', value->>17 FROM json_each(?)
+           WHERE EXISTS (SELECT 1 FROM runs WHERE id = value->>0)""",
+        rows,
+    )
+    outcomes = []
+    for change in starts:
+        run_id = change.id
+        if change.idempotency_key is not None:
+            found = one(
+                db,
+                """SELECT id FROM runs WHERE workspace_id = ? AND definition = ?
+                      AND idempotency_key = ?""",
+                change.workspace_id,
+                change.definition,
+                change.idempotency_key,
+            )
+            assert found is not None
+            run_id = found[0]
+        created = run_id == change.id
+        if created and change.id in new:
+            if change.fork_from_step is not None or change.fork_for_retry:
+                _copy_journal(db, change)
+            if change.parent_run_id is not None or change.limits:
+                _enter_limits(db, change, done)
+        outcomes.append((run_id, created))
+    done.due = True
+    return outcomes
+
+
+def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed) -> None:
+    """File the run under its limits; a child shares whatever slots its parent has."""
+    run(
+        db,
+        """INSERT INTO limits (run_id, limit_key, capacity, slot, admitted)
+           SELECT ?, limit_key, NULL, slot, 1 FROM limits WHERE run_id = ?""",
+        change.id,
+        change.parent_run_id,
+    )
+    own: list[str] = []
+    for limit_key, capacity in change.limits:
+        run(
+            db,
+            """INSERT INTO limits (run_id, limit_key, capacity, slot) VALUES (?1, ?2, ?3, ?1)
+               ON CONFLICT (run_id, limit_key) DO UPDATE SET capacity = excluded.capacity""",
+            change.id,
+            limit_key,
+            capacity,
+        )
+        shared = one(
+            db,
+            "SELECT slot <> run_id FROM limits WHERE run_id = ? AND limit_key = ?",
+            change.id,
+            limit_key,
+        )
+        if shared is not None and not shared[0]:
+            own.append(limit_key)
+    if own and change.due_at <= change.created_at:
+        run(db, "UPDATE runs SET due_at = NULL, blocked_on = ? WHERE id = ?", own[0], change.id)
+        wake_queued(db, own[0], change.created_at, done)
+
+
+def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
+    """Give a fork the journal of its origin, up to the step it leaves out."""
+    if change.fork_for_retry:
+        # A retry keeps all that was done, and drops the failure that ended the run.
+        condition = """s.status IN ('completed', 'timed_out') OR (s.status = 'failed' AND s.position < coalesce(
+            (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
+    else:
+        condition = """s.status IN ('completed', 'failed', 'timed_out') AND s.seq <
+            (SELECT seq FROM steps WHERE run_id = ?2 AND key = ?3
+             UNION ALL SELECT seq FROM waits WHERE run_id = ?2 AND key = ?3 LIMIT 1)"""
+    run(
+        db,
+        f"""INSERT INTO steps SELECT ?1, s.key, s.seq, s.position, s.kind, s.status, s.attempts,
+                s.output, s.error, s.started_at, s.completed_at
+            FROM steps s WHERE s.run_id = ?2 AND ({condition})""",
+        change.id,
+        change.forked_from,
+        change.fork_from_step,
+    )

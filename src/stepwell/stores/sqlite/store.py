@@ -1,0 +1,280 @@
+"""The SQLite store's connections, schema and small verbs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any
+
+import apsw
+
+from stepwell.errors import InvalidInput, SchemaTooOld, StoreUnavailable
+from stepwell.kernel.changes import Change, Committed, StartRun
+from stepwell.kernel.clock import SECOND, Clock
+from stepwell.kernel.explaining import RunFacts
+from stepwell.kernel.run import Run, Step, WorkerInfo
+from stepwell.store import DefinitionRow, RunFilter, WorkerRow
+from stepwell.stores.migrations import migrations, pending
+from stepwell.stores.sqlite import reads
+from stepwell.stores.sqlite.apply import apply
+from stepwell.stores.sqlite.ending import wake_queued
+from stepwell.stores.sqlite.lane import Lane
+from stepwell.stores.sqlite.rows import all_rows, one, pack, run
+
+# How often another process's commits are looked for: a look costs a few microseconds.
+WATCH_SECONDS = 0.05
+BUSY_MS = 30_000
+
+
+class SqliteStore:
+    """Runs in one SQLite file. All writes of a process go through one thread."""
+
+    def __init__(self, path: str, clock: Clock, *, inline: bool = False) -> None:
+        self.clock = clock
+        self._path = path
+        self._write = Lane(self._connect, inline=inline)
+        self._read = self._write if inline else Lane(self._connect)
+        self._inline = inline
+        self._watcher: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        self._make_folder()
+        applied = await self._write.run(_applied)
+        waiting = pending(migrations("sqlite"), applied)
+        if waiting and applied:
+            await self.close()
+            raise SchemaTooOld(
+                f"The store {self._path} lacks {len(waiting)} migration(s), the first "
+                f"{waiting[0].name}. Run `stepwell migrate`."
+            )
+        await self._write.run(_migrate)
+
+    async def close(self) -> None:
+        if self._watcher is not None:
+            self._watcher.cancel()
+            self._watcher = None
+        await self._write.close()
+        if self._read is not self._write:
+            await self._read.close()
+
+    async def migrate(self) -> list[str]:
+        self._make_folder()
+        return await self._write.run(_migrate)
+
+    def _make_folder(self) -> None:
+        if self._path != ":memory:":
+            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+
+    def _connect(self) -> apsw.Connection:
+        try:
+            db = apsw.Connection(self._path)
+            db.set_busy_timeout(BUSY_MS)
+            db.execute("PRAGMA journal_mode = WAL")
+        except apsw.NotADBError as error:
+            raise StoreUnavailable(f"{self._path} is not a SQLite database.") from error
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute("PRAGMA temp_store = MEMORY")
+        return db
+
+    async def commit(self, batch: Sequence[Change]) -> Committed:
+        return await self._write.run(lambda db: apply(db, batch))
+
+    def watch(self, notice: Callable[[str], None]) -> None:
+        if not self._inline and self._watcher is None:
+            self._watcher = asyncio.get_running_loop().create_task(self._watch(notice))
+
+    async def _watch(self, notice: Callable[[str], None]) -> None:
+        """Notice commits of other processes by the file's data version."""
+        db = self._connect()
+        last = None
+        try:
+            while True:
+                row = db.execute("PRAGMA data_version").fetchone()
+                if last is not None and row != last:
+                    notice("")
+                last = row
+                await asyncio.sleep(WATCH_SECONDS)
+        finally:
+            db.close()
+
+    def announce(self, committed: Committed) -> None:
+        """Nothing to do: the file itself tells."""
+
+    async def register(self, workspace_id: str, definitions: Sequence[DefinitionRow]) -> None:
+        now = self.clock.now()
+
+        def work(db: apsw.Connection) -> None:
+            with db:
+                for d in definitions:
+                    run(
+                        db,
+                        "INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
+                        workspace_id, d.name, d.version, d.kind, d.program, d.retention_seconds,
+                        d.max_concurrent_runs, d.deadline_seconds,
+                    )  # fmt: skip
+                    if d.max_concurrent_runs is not None:
+                        key = limit_key(workspace_id, d.name)
+                        run(
+                            db,
+                            """UPDATE limits SET capacity = ?
+                               WHERE limit_key = ? AND capacity IS NOT NULL""",
+                            d.max_concurrent_runs,
+                            key,
+                        )
+                        wake_queued(db, key, now, Committed([]))
+
+        await self._write.run(work)
+
+    async def definition(
+        self, workspace_id: str, name: str, version: int | None
+    ) -> DefinitionRow | None:
+        return await self._read.run(lambda db: reads.definition(db, workspace_id, name, version))
+
+    async def enlist(self, worker: WorkerRow) -> None:
+        now = self.clock.now()
+        expires = now + int(worker.lease_seconds * SECOND)
+        await self._write.run(
+            lambda db: run(
+                db,
+                "INSERT INTO workers VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                worker.id, worker.workspace_id, worker.host, worker.pid, worker.pid_started,
+                worker.concurrency, json.dumps(worker.programs), worker.started_at, now, expires,
+            )
+        )  # fmt: skip
+
+    async def heartbeat(self, worker_id: str, lease_seconds: float) -> bool:
+        now = self.clock.now()
+
+        def work(db: apsw.Connection) -> bool:
+            run(
+                db,
+                "UPDATE workers SET heartbeat_at = ?1, expires_at = ?2 WHERE id = ?3 AND expires_at > ?1",
+                now,
+                now + int(lease_seconds * SECOND),
+                worker_id,
+            )
+            return db.changes() > 0
+
+        return await self._write.run(work)
+
+    async def retire(self, worker_ids: Sequence[str]) -> None:
+        now = self.clock.now()
+        ids = pack(list(worker_ids))
+        await self._write.run(
+            lambda db: run(
+                db,
+                "UPDATE workers SET expires_at = min(expires_at, ?) WHERE id IN (SELECT value FROM json_each(?))",
+                now,
+                ids,
+            )
+        )
+
+    async def workers(self, workspace_id: str) -> list[WorkerInfo]:
+        now = self.clock.now()
+        return await self._read.run(lambda db: reads.workers(db, workspace_id, now))
+
+    async def worker_processes(self) -> list[tuple[str, str, int, str]]:
+        return await self._read.run(
+            lambda db: [
+                (row[0], row[1], row[2], row[3])
+                for row in all_rows(db, "SELECT id, host, pid, pid_started FROM workers")
+            ]
+        )
+
+    async def lost(self, held: Sequence[tuple[str, str, int]]) -> list[str]:
+        return await self._read.run(lambda db: reads.lost(db, held))
+
+    async def get_run(self, workspace_id: str, run_id: str) -> Run | None:
+        return await self._read.run(lambda db: reads.get_run(db, workspace_id, run_id))
+
+    async def ended(self, run_ids: Sequence[str]) -> list[str]:
+        return await self._read.run(lambda db: reads.ended(db, run_ids))
+
+    async def list_runs(self, where: RunFilter) -> list[Run]:
+        return await self._read.run(lambda db: reads.list_runs(db, where))
+
+    async def count_runs(self, workspace_id: str) -> dict[str, dict[str, int]]:
+        return await self._read.run(lambda db: reads.count_runs(db, workspace_id))
+
+    async def steps(self, run_id: str) -> list[Step]:
+        return await self._read.run(lambda db: reads.steps(db, run_id))
+
+    async def facts(self, workspace_id: str, run_id: str) -> RunFacts | None:
+        now = self.clock.now()
+        return await self._read.run(lambda db: reads.facts(db, workspace_id, run_id, now))
+
+    async def prune(self, now: int, limit: int) -> int:
+        def work(db: apsw.Connection) -> int:
+            with db:
+                old = [row[0] for row in all_rows(
+                    db,
+                    "SELECT id FROM runs WHERE purge_at <= ? ORDER BY purge_at LIMIT ?",
+                    now,
+                    limit,
+                )]  # fmt: skip
+                ids = pack(old)
+                for table in ("payloads", "steps", "attempts", "waits", "limits", "events"):
+                    run(
+                        db,
+                        f"DELETE FROM {table} WHERE run_id IN (SELECT value FROM json_each(?))",
+                        ids,
+                    )
+                run(db, "DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", ids)
+            return len(old)
+
+        return await self._write.run(work)
+
+    async def take_duty(self, name: str, worker_id: str, seconds: float) -> bool:
+        now = self.clock.now()
+
+        def work(db: apsw.Connection) -> bool:
+            run(
+                db,
+                """INSERT INTO duties VALUES (?1, ?2, ?3) ON CONFLICT (name) DO UPDATE
+                   SET worker_id = ?2, expires_at = ?3
+                   WHERE worker_id = ?2 OR expires_at <= ?4""",
+                name,
+                worker_id,
+                now + int(seconds * SECOND),
+                now,
+            )
+            return db.changes() > 0
+
+        return await self._write.run(work)
+
+    async def start_in(self, connection: Any, change: StartRun) -> tuple[str, bool]:
+        raise InvalidInput(
+            "start(connection=…) needs the PostgreSQL store: on SQLite nobody else has the file's "
+            "transaction."
+        )
+
+
+def limit_key(workspace_id: str, definition: str) -> str:
+    return f"definition:{workspace_id}/{definition}"
+
+
+def _applied(db: apsw.Connection) -> set[int]:
+    db.execute(
+        "CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL)"
+    )
+    return {row[0] for row in all_rows(db, "SELECT number FROM migrations")}
+
+
+def _migrate(db: apsw.Connection) -> list[str]:
+    names = []
+    applied = _applied(db)
+    for migration in pending(migrations("sqlite"), applied):
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            # Somebody else may have been faster between the look and the lock.
+            if one(db, "SELECT 1 FROM migrations WHERE number = ?", migration.number) is None:
+                db.execute(migration.sql)
+                run(db, "INSERT INTO migrations VALUES (?, ?)", migration.number, migration.name)
+                names.append(migration.name)
+            db.execute("COMMIT")
+        except BaseException:
+            db.execute("ROLLBACK")
+            raise
+    return names

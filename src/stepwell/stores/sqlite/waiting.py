@@ -1,0 +1,239 @@
+"""Waits, signals and events on SQLite: whoever comes second finds the first."""
+
+from __future__ import annotations
+
+import apsw
+
+from stepwell.kernel.changes import Committed, EmitEvent, OpenWait, SendSignal
+from stepwell.kernel.codec import decode
+from stepwell.kernel.matching import contains, terms_of
+from stepwell.kernel.states import ENDED
+from stepwell.stores.sqlite.ending import child_result, end_waits
+from stepwell.stores.sqlite.rows import all_rows, one, pack, run, unpack
+
+
+def open_waits(db: apsw.Connection, found: list[tuple[int, OpenWait]], done: Committed) -> None:
+    """Register waits, and end at once those whose event, signal or child came before."""
+    changes = [change for _, change in found]
+    run(
+        db,
+        """INSERT OR IGNORE INTO waits (run_id, key, workspace_id, seq, kind, due_at, event, term,
+                                        match, child_run_id, created_at)
+           SELECT value->>0, value->>1, r.workspace_id, value->>2, value->>3, value->>4, value->>5,
+                  value->>6, value->>7, value->>8, value->>9
+           FROM json_each(?) JOIN runs r ON r.id = value->>0""",
+        pack(
+            [
+                (c.held.run_id, c.key, c.seq, c.kind, c.due_at, c.event, c.term, c.match,
+                 c.child_run_id, c.created_at)
+                for c in changes
+            ]
+        ),
+    )  # fmt: skip
+    for_event = [c for c in changes if c.event is not None]
+    if for_event:
+        _find_buffered(db, for_event, done)
+    for_child = [c for c in changes if c.child_run_id is not None]
+    if for_child:
+        _find_ended_children(db, for_child, done)
+
+
+def _find_buffered(db: apsw.Connection, changes: list[OpenWait], done: Committed) -> None:
+    signalled = set(
+        unpack(
+            db,
+            """SELECT json_group_array(value) FROM json_each(?) WHERE EXISTS (
+                   SELECT 1 FROM events WHERE run_id = value AND consumed_by IS NULL)""",
+            pack(list({c.held.run_id for c in changes})),
+        )
+    )
+    for change in changes:
+        if change.held.run_id in signalled and _take_signal(db, change, done):
+            continue
+        if change.since is not None:
+            _look_back(db, change, done)
+
+
+def _is_open(db: apsw.Connection, run_id: str, key: str) -> bool:
+    row = one(db, "SELECT ended_at FROM waits WHERE run_id = ? AND key = ?", run_id, key)
+    return row is not None and row[0] is None
+
+
+def _take_signal(db: apsw.Connection, change: OpenWait, done: Committed) -> bool:
+    match = decode(change.match) if change.match is not None else None
+    if not _is_open(db, change.held.run_id, change.key):
+        return False
+    for event_id, payload in all_rows(
+        db,
+        """SELECT id, payload FROM events WHERE run_id = ? AND type = ? AND consumed_by IS NULL
+           ORDER BY id""",
+        change.held.run_id,
+        change.event,
+    ):
+        if match is None or contains(decode(payload), match):
+            run(db, "UPDATE events SET consumed_by = ? WHERE id = ?", change.key, event_id)
+            end_waits(db, [[change.held.run_id, change.key, payload, change.created_at]], done)
+            return True
+    return False
+
+
+def _look_back(db: apsw.Connection, change: OpenWait, done: Committed) -> None:
+    match = decode(change.match) if change.match is not None else None
+    if not _is_open(db, change.held.run_id, change.key):
+        return
+    for (payload,) in db.execute(
+        """SELECT e.payload FROM events e
+           WHERE e.workspace_id = (SELECT workspace_id FROM runs WHERE id = ?)
+             AND e.type = ? AND e.run_id IS NULL AND e.created_at >= ? ORDER BY e.id""",
+        (change.held.run_id, change.event, change.since),
+    ):
+        if match is None or contains(decode(payload), match):
+            end_waits(db, [[change.held.run_id, change.key, payload, change.created_at]], done)
+            return
+
+
+def _find_ended_children(db: apsw.Connection, changes: list[OpenWait], done: Committed) -> None:
+    by_child = {(c.held.run_id, c.key): c for c in changes}
+    ended = unpack(
+        db,
+        """SELECT json_group_array(json_array(c.value->>0, c.value->>1, r.status,
+               (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
+               (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')))
+           FROM json_each(?) c LEFT JOIN runs r ON r.id = c.value->>2
+           WHERE r.id IS NULL OR r.status IN ('completed', 'failed', 'cancelled', 'timed_out')""",
+        pack([(c.held.run_id, c.key, c.child_run_id) for c in changes]),
+    )
+    end_waits(
+        db,
+        [
+            [run_id, key, child_result(status or "missing", output, error),
+             by_child[run_id, key].created_at]
+            for run_id, key, status, output, error in ended
+            if _is_open(db, run_id, key)
+        ],
+        done,
+    )  # fmt: skip
+
+
+def settle(db: apsw.Connection, settled: list[tuple[str, str, str]]) -> None:
+    """Remove waits that have served; what one took but never handed on goes back."""
+    rows = pack(settled)
+    run(
+        db,
+        """DELETE FROM waits WHERE (run_id, key) IN (
+               SELECT value->>0, value->>1 FROM json_each(?))""",
+        rows,
+    )
+    if any(status == "skipped" for _, _, status in settled):
+        run(
+            db,
+            """UPDATE events SET consumed_by = NULL FROM json_each(?) s
+               WHERE s.value->>2 = 'skipped' AND events.run_id = s.value->>0
+                 AND events.consumed_by = s.value->>1""",
+            rows,
+        )
+
+
+def send_signals(db: apsw.Connection, found: list[tuple[int, SendSignal]], done: Committed) -> None:
+    """Buffer signals, and hand each to the first of the run's waits that it matches."""
+    changes = [change for _, change in found]
+    known = dict(
+        unpack(
+            db,
+            """SELECT json_group_array(json_array(r.id, r.status)) FROM json_each(?) s
+               JOIN runs r ON r.id = s.value->>0 AND r.workspace_id = s.value->>1""",
+            pack(list({(c.run_id, c.workspace_id) for c in changes})),
+        )
+    )
+    for index, change in found:
+        status = known.get(change.run_id)
+        done.outcomes[index] = None if status is None else status not in ENDED
+    rows = [
+        (c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at)
+        for c in changes
+        if known.get(c.run_id) not in (None, *ENDED)
+    ]
+    seen = set(
+        unpack(
+            db,
+            """SELECT json_group_array(value->>0) FROM json_each(?)
+               WHERE EXISTS (SELECT 1 FROM events WHERE id = value->>0)""",
+            pack(rows),
+        )
+    )
+    run(
+        db,
+        """INSERT OR IGNORE INTO events (id, workspace_id, type, run_id, payload, created_at)
+           SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5
+           FROM json_each(?)""",
+        pack(rows),
+    )
+    waits = unpack(
+        db,
+        """SELECT json_group_array(json_array(run_id, event, key, match)) FROM (
+               SELECT w.run_id, w.event, w.key, w.match
+               FROM (SELECT DISTINCT value->>3 AS run_id, value->>2 AS type FROM json_each(?)) s
+               JOIN waits w ON w.run_id = s.run_id AND w.event = s.type AND w.ended_at IS NULL
+               ORDER BY w.run_id, w.seq)""",
+        pack(rows),
+    )
+    open_by_run: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
+    for run_id, event, key, match in waits:
+        open_by_run.setdefault((run_id, event), []).append((key, match))
+    results, consumed = [], []
+    for event_id, _, event_type, run_id, payload, created_at in rows:
+        candidates = open_by_run.get((run_id, event_type), [])
+        for key, match in candidates if event_id not in seen else []:
+            if match is None or contains(decode(payload), decode(match)):
+                results.append([run_id, key, payload, created_at])
+                consumed.append((event_id, key))
+                candidates.remove((key, match))
+                break
+    end_waits(db, results, done)
+    if consumed:
+        run(
+            db,
+            """UPDATE events SET consumed_by = c.value->>1 FROM json_each(?) c
+               WHERE events.id = c.value->>0""",
+            pack(consumed),
+        )
+
+
+def emit_events(db: apsw.Connection, found: list[tuple[int, EmitEvent]], done: Committed) -> None:
+    """Write events to the outbox and end every wait of the workspace that they match."""
+    for index, change in found:
+        once_key = (change.key or "") if change.once else None
+        known = one(db, "SELECT 1 FROM events WHERE id = ?", change.id)
+        if known is not None:
+            done.outcomes[index] = True
+            continue
+        run(
+            db,
+            """INSERT OR IGNORE INTO events (id, workspace_id, type, key, once_key, payload,
+                                             created_at) VALUES (?, ?, ?, ?, ?, ?, ?)""",
+            change.id, change.workspace_id, change.type, change.key, once_key, change.payload,
+            change.created_at,
+        )  # fmt: skip
+        created = db.changes() > 0
+        done.outcomes[index] = created
+        if not created:
+            continue
+        payload = decode(change.payload)
+        waits = unpack(
+            db,
+            """SELECT json_group_array(json_array(w.run_id, w.key, w.match))
+               FROM json_each(?) t JOIN waits w ON w.workspace_id = ? AND w.event = ?
+                AND w.term = t.value AND w.ended_at IS NULL""",
+            pack(terms_of(payload)),
+            change.workspace_id,
+            change.type,
+        )
+        end_waits(
+            db,
+            [
+                [run_id, key, change.payload, change.created_at]
+                for run_id, key, match in waits
+                if match is None or contains(payload, decode(match))
+            ],
+            done,
+        )
