@@ -1,0 +1,3 @@
+"""For authors of stores, nodes and workflows: a fake clock, store conformance, simulation."""
+
+from __future__ import annotations
