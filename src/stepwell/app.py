@@ -162,7 +162,12 @@ class Stepwell:
 
     async def _copy(self, origin: Run, input: Any, version: int | None) -> StartRun:
         change = await self._starter.prepare(
-            origin.definition, input, version=version or origin.version, priority=origin.priority
+            origin.definition,
+            input,
+            version=version or origin.version,
+            priority=origin.priority,
+            concurrency_key=origin.concurrency_key,
+            concurrency_limit=origin.concurrency_limit or 1,
         )
         change.forked_from = origin.id
         return change

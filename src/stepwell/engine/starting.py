@@ -84,6 +84,7 @@ class Starter:
             priority=priority,
             idempotency_key=idempotency_key,
             concurrency_key=concurrency_key,
+            concurrency_limit=None if concurrency_key is None else concurrency_limit,
             parent_run_id=parent_run_id,
             deadline_at=self._deadline(row, deadline, now, parent_deadline_at),
             ttl_at=None if ttl is None else now + _micros(ttl, "ttl"),

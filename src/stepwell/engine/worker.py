@@ -18,7 +18,7 @@ from stepwell.engine.pruner import prune_now_and_then
 from stepwell.engine.starting import Starter
 from stepwell.engine.writer import Writer
 from stepwell.errors import StepwellError
-from stepwell.kernel.changes import ClaimedRun, ClaimRuns, EndRun
+from stepwell.kernel.changes import Claimed, ClaimedRun, ClaimRuns, EndRun, Held, ReleaseRun
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.retry import DEFAULT_RETRY
@@ -66,6 +66,7 @@ class Worker:
         self._renewed_at = 0
         self._duties: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
+        self._enlisting: asyncio.Task[None] | None = None
 
     # -- life ----------------------------------------------------------------------------
 
@@ -85,8 +86,9 @@ class Worker:
     async def stop(self) -> None:
         """Stop claiming, let steps in progress finish for a moment, give the rest back."""
         self._stopping = True
-        for duty in self._duties:
-            duty.cancel()
+        for duty in (*self._duties, self._enlisting):
+            if duty is not None:
+                duty.cancel()
         if self._timer is not None:
             self._timer.cancel()
         if self._active and self._grace_seconds > 0:
@@ -105,7 +107,8 @@ class Worker:
             await asyncio.wait(released, timeout=5)
         if tasks:
             await asyncio.wait(tasks, timeout=1)
-        with contextlib.suppress(StepwellError):
+        with contextlib.suppress(StepwellError, TimeoutError):
+            await asyncio.wait_for(self._writer.drained(), 5)
             await asyncio.wait_for(self._store.retire([self.id]), 5)
         self._active.clear()
         self._warm.clear()
@@ -158,18 +161,24 @@ class Worker:
             except (StepwellError, TimeoutError) as error:
                 log.warning("Worker %s could not renew its lease: %s", self.id, error)
             expired = self._clock.now() - self._renewed_at > self._lease_seconds * SECOND
-            if alive is False or expired:
-                await self._begin_anew()
+            if (alive is False or expired) and self._enlisting is None:
+                self._lose_lease()
+
+    def _lose_lease(self) -> None:
+        """Let go of everything, then come back as another worker."""
+        if self._enlisting is None and not self._stopping:
+            log.warning("Worker %s lost its lease and lets go of its runs.", self.id)
+            self.drop_all()
+            self._enlisting = asyncio.get_running_loop().create_task(self._begin_anew())
 
     async def _begin_anew(self) -> None:
-        log.warning("Worker %s lost its lease and lets go of its runs.", self.id)
-        self.drop_all()
         while True:
             try:
                 await self._enlist()
                 break
             except StepwellError:
                 await sleep(self._clock, 1)
+        self._enlisting = None
         self.look()
 
     def drop_all(self) -> None:
@@ -198,7 +207,7 @@ class Worker:
 
     def look(self) -> None:
         """Something may have become due: claim, in the commit that is being gathered."""
-        if self._stopping or self._writer.closed:
+        if self._stopping or self._enlisting is not None or self._writer.closed:
             return
         if self._claiming:
             self._again = True
@@ -214,19 +223,32 @@ class Worker:
 
     def _on_claimed(self, done: asyncio.Future[list[Any]]) -> None:
         self._claiming = False
-        if done.cancelled() or self._stopping:
+        if done.cancelled() or self._enlisting is not None:
+            return
+        if self._stopping:
+            if done.exception() is None:
+                self._give_back(done.result()[0])
             return
         if done.exception() is not None:
             log.error("A claim failed.", exc_info=done.exception())
             self._look_at(self._clock.now() + SECOND)
             return
         claimed = done.result()[0]
+        if claimed.lease_lost:
+            self._lose_lease()
+            return
         for run in claimed.runs:
             self._take(run)
         if self._again or (claimed.more and len(self._active) < self._concurrency):
             self.look()
         elif claimed.next_at is not None:
             self._look_at(claimed.next_at)
+
+    def _give_back(self, claimed: Claimed) -> None:
+        """Runs that were claimed when this worker had already decided to stop."""
+        for run in claimed.runs:
+            if not run.nudge:
+                self._writer.submit(ReleaseRun(Held(run.id, self.id, run.fence)))
 
     def _look_at(self, at: int) -> None:
         if self._timer is not None:

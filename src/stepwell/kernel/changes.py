@@ -38,6 +38,7 @@ class StartRun(msgspec.Struct):
     priority: int = 0
     idempotency_key: str | None = None
     concurrency_key: str | None = None
+    concurrency_limit: int | None = None
     parent_run_id: str | None = None
     forked_from: str | None = None
     key_base: str | None = None
@@ -237,6 +238,8 @@ class Claimed(msgspec.Struct):
     runs: list[ClaimedRun]
     next_at: int | None
     more: bool = False
+    # The worker's lease has ended: it holds nothing any more and gets nothing.
+    lease_lost: bool = False
 
 
 class Committed(msgspec.Struct):

@@ -34,6 +34,7 @@ class Run:
     forked_from: str | None
     idempotency_key: str | None
     concurrency_key: str | None
+    concurrency_limit: int | None
     priority: int
     created_at: datetime
     started_at: datetime | None

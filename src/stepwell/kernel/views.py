@@ -14,7 +14,7 @@ from stepwell.kernel.run import Attempt, Run, Step, WorkerInfo
 # What run_from_row expects, followed by the bodies of input, output and error.
 RUN_COLUMNS = (
     "id", "status", "definition", "version", "attempt", "parent_run_id", "forked_from",
-    "idempotency_key", "concurrency_key", "priority", "created_at", "started_at", "completed_at",
+    "idempotency_key", "concurrency_key", "concurrency_limit", "priority", "created_at", "started_at", "completed_at",
     "deadline_at",
 )  # fmt: skip
 
@@ -22,7 +22,7 @@ RUN_COLUMNS = (
 def run_from_row(row: Sequence[Any]) -> Run:
     (
         id_, status, definition, version, attempt, parent_run_id, forked_from, idempotency_key,
-        concurrency_key, priority, created_at, started_at, completed_at, deadline_at, input_,
+        concurrency_key, concurrency_limit, priority, created_at, started_at, completed_at, deadline_at, input_,
         output, error,
     ) = row  # fmt: skip
     created = to_datetime(created_at)
@@ -40,6 +40,7 @@ def run_from_row(row: Sequence[Any]) -> Run:
         forked_from=forked_from,
         idempotency_key=idempotency_key,
         concurrency_key=concurrency_key,
+        concurrency_limit=concurrency_limit,
         priority=priority,
         created_at=created,
         started_at=to_datetime(started_at),

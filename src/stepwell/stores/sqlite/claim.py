@@ -27,10 +27,13 @@ from stepwell.stores.sqlite.rows import all_rows, one, pack, run, unpack
 _journal = msgspec.json.Decoder(list[JournalRow]).decode
 _waits = msgspec.json.Decoder(list[WaitRow]).decode
 SWEEP_LIMIT = 500
+_LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
 
 
 def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
     """Give a worker runs to execute and news of those it holds."""
+    if one(db, _LEASED, ask.worker_id, ask.now) is None:
+        return Claimed([], None, lease_lost=True)
     if ask.sweep:
         _take_over(db, ask.now, done)
         _expire(db, ask.now, done)
@@ -219,7 +222,11 @@ def _next_at(db: apsw.Connection, ask: ClaimRuns, lanes: list[tuple[int, str]]) 
 def _take_over(db: apsw.Connection, now: int, done: Committed) -> None:
     """Make the runs of workers whose lease has passed due again."""
     for (worker_id,) in all_rows(
-        db, "SELECT id FROM workers WHERE expires_at <= ? LIMIT 20", now
+        db,
+        """SELECT id FROM workers WHERE expires_at <= ?
+           UNION SELECT owner FROM runs WHERE owner IS NOT NULL
+              AND owner NOT IN (SELECT id FROM workers) LIMIT 20""",
+        now,
     ):
         taken = [row[0] for row in all_rows(
             db, "SELECT id FROM runs WHERE owner = ? LIMIT ?", worker_id, SWEEP_LIMIT

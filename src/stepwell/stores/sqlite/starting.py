@@ -17,8 +17,8 @@ def start(
         [
             (
                 s.id, s.workspace_id, s.definition, s.version, s.program, s.priority, s.due_at,
-                bool(s.limits), s.idempotency_key, s.concurrency_key, s.parent_run_id,
-                s.forked_from, s.key_base, s.created_at, s.deadline_at,
+                bool(s.limits), s.idempotency_key, s.concurrency_key, s.concurrency_limit,
+                s.parent_run_id, s.forked_from, s.key_base, s.created_at, s.deadline_at,
                 min((at for at in (s.deadline_at, s.ttl_at) if at is not None), default=None),
                 s.retention_seconds, s.input,
             )
@@ -37,18 +37,18 @@ def start(
     run(
         db,
         """INSERT OR IGNORE INTO runs (id, workspace_id, definition, version, program, status,
-               priority, due_at, limited, idempotency_key, concurrency_key, parent_run_id,
-               forked_from, key_base, created_at, deadline_at, expires_at, retention_seconds)
+               priority, due_at, limited, idempotency_key, concurrency_key, concurrency_limit,
+               parent_run_id, forked_from, key_base, created_at, deadline_at, expires_at, retention_seconds)
            SELECT value->>0, value->>1, value->>2, value->>3, value->>4, 'pending', value->>5,
                value->>6, value->>7, value->>8, value->>9, value->>10, value->>11, value->>12,
-               value->>13, value->>14, value->>15, value->>16
+               value->>13, value->>14, value->>15, value->>16, value->>17
            FROM json_each(?)""",
         rows,
     )
     run(
         db,
         """INSERT OR IGNORE INTO payloads (run_id, kind, body)
-           SELECT value->>0, 'input', value->>17 FROM json_each(?)
+           SELECT value->>0, 'input', value->>18 FROM json_each(?)
            WHERE EXISTS (SELECT 1 FROM runs WHERE id = value->>0)""",
         rows,
     )

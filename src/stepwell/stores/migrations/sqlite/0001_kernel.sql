@@ -40,6 +40,7 @@ CREATE TABLE runs (
     blocked_on TEXT,
     idempotency_key TEXT,
     concurrency_key TEXT,
+    concurrency_limit INTEGER,
     parent_run_id TEXT,
     forked_from TEXT,
     key_base TEXT,

@@ -1,0 +1,39 @@
+"""Small things that the engine's tests share."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import Any
+
+from stepwell import Stepwell
+from stepwell.kernel.run import Run
+
+
+async def eventually(condition: Callable[[], Any]) -> None:
+    """Let other tasks and threads go on until the condition holds; pytest's timeout is the limit."""
+    while not condition():
+        await asyncio.sleep(0.001)
+
+
+async def until(stepwell: Stepwell, run_id: str, *statuses: str) -> Run:
+    """The run, once it has one of these statuses."""
+    while True:
+        run = await stepwell.get_run(run_id)
+        if run.status in statuses:
+            return run
+        await asyncio.sleep(0.001)
+
+
+async def until_code(stepwell: Stepwell, run_id: str, code: str) -> None:
+    """Return once the run explains itself with this code."""
+    while (await stepwell.explain(run_id)).code != code:
+        await asyncio.sleep(0.001)
+
+
+async def double(x: Any) -> Any:
+    return x * 2
+
+
+def echo(x: Any) -> Any:
+    return x
