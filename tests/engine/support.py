@@ -3,17 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
 from typing import Any
 
 from stepwell import Stepwell
 from stepwell.kernel.run import Run
+from stepwell.testing.clock import FakeClock
 
 
 async def eventually(condition: Callable[[], Any]) -> None:
     """Let other tasks and threads go on until the condition holds; pytest's timeout is the limit."""
     while not condition():
         await asyncio.sleep(0.001)
+
+
+@asynccontextmanager
+async def flowing(clock: FakeClock, step: str = "0.5s") -> AsyncIterator[None]:
+    """Let fake time flow while inside, a little at a time, as it does for real."""
+
+    async def flow() -> None:
+        while True:
+            clock.advance(step)
+            await asyncio.sleep(0.001)
+
+    task = asyncio.create_task(flow())
+    try:
+        yield
+    finally:
+        task.cancel()
 
 
 async def until(stepwell: Stepwell, run_id: str, *statuses: str) -> Run:

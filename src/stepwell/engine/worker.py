@@ -218,7 +218,9 @@ class Worker:
         if sweep:
             self._next_sweep_at = now + int(SWEEP_SECONDS * SECOND)
         room = self._concurrency - len(self._active)
-        ask = ClaimRuns(self._workspace_id, self.id, self._program_names, room, now, sweep)
+        ask = ClaimRuns(
+            self._workspace_id, self.id, self._program_names, room, now, sweep, list(self._active)
+        )
         self._writer.submit(ask).add_done_callback(self._on_claimed)
 
     def _on_claimed(self, done: asyncio.Future[list[Any]]) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from stepwell.errors import StoreUnavailable
-from stepwell.kernel.changes import FENCED, Change, Committed, RecordStep
+from stepwell.kernel.changes import FENCED, Change, ClaimRuns, Committed, RecordStep
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.store import Store
 
@@ -150,6 +150,9 @@ class Writer:
             except StoreUnavailable as error:
                 if self.closed:
                     raise
+                for change in batch:
+                    if type(change) is ClaimRuns:
+                        change.resent = True
                 log.warning("The store is away, trying again in %.2f s: %s", pause, error)
                 await sleep(self._store.clock, pause)
                 pause = min(pause * 2, LONGEST_PAUSE)

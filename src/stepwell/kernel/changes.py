@@ -166,6 +166,10 @@ class ClaimRuns(msgspec.Struct):
     limit: int
     now: int
     sweep: bool = False
+    # What the worker knows it holds. Anything else it holds was claimed in a commit whose
+    # acknowledgement got lost; when sweeping or resending, it is claimed again.
+    known: list[str] = []
+    resent: bool = False
 
 
 Change = (

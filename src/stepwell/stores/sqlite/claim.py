@@ -38,11 +38,18 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
         _take_over(db, ask.now, done)
         _expire(db, ask.now, done)
         _unblock(db, ask.now, done)
-    nudged = [row[0] for row in all_rows(
-        db, "SELECT id FROM runs WHERE owner = ? AND due_at <= ?", ask.worker_id, ask.now
-    )]  # fmt: skip
+    nudged = unpack(
+        db,
+        """SELECT json_group_array(id) FROM runs WHERE owner = ? AND due_at <= ?
+              AND id IN (SELECT value FROM json_each(?))""",
+        ask.worker_id,
+        ask.now,
+        pack(ask.known),
+    )
     lanes = _lanes(db, ask)
     picked, more = _pick(db, ask, lanes, done) if ask.limit > 0 else ([], False)
+    if ask.sweep or ask.resent:
+        picked += _forgotten(db, ask)
     if picked:
         run(
             db,
@@ -62,6 +69,17 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
     runs = _load(db, picked, set(nudged), ask.now) if picked or nudged else []
     next_at = None if more else _next_at(db, ask, lanes)
     return Claimed(runs=runs, next_at=next_at, more=more)
+
+
+def _forgotten(db: apsw.Connection, ask: ClaimRuns) -> list[str]:
+    """Runs this worker holds without knowing: the claim's acknowledgement was lost."""
+    return unpack(
+        db,
+        """SELECT json_group_array(id) FROM runs WHERE owner = ?
+              AND id NOT IN (SELECT value FROM json_each(?))""",
+        ask.worker_id,
+        pack(ask.known),
+    )
 
 
 def _lanes(db: apsw.Connection, ask: ClaimRuns) -> list[tuple[int, str]]:
