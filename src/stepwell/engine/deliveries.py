@@ -2,7 +2,7 @@
 
 A program may wait for several things at once and act on whichever comes first. To make a
 replay take the same turns, results reach the program in the order of their journal
-positions, and after each position the program is given time to react before the next one.
+positions, and after those of one commit the program is given time to react before the next.
 A program that does one thing at a time never notices.
 """
 
@@ -13,6 +13,8 @@ import heapq
 from collections import Counter, deque
 from collections.abc import Iterable
 
+from stepwell.kernel.changes import GROUP_BITS
+
 # Turns of the loop after which a program has surely reacted: gather, wait and task groups
 # each need two or three to pass a result on, and they may be nested.
 SETTLE_TURNS = 24
@@ -22,8 +24,8 @@ class Deliveries:
     """The results on their way to one program."""
 
     def __init__(self, positions: Iterable[int] = ()) -> None:
-        # Position → how many results recorded there the program has not asked for yet.
-        self._recorded = Counter(positions)
+        # Commit → how many results recorded in it the program has not asked for yet.
+        self._recorded = Counter(position >> GROUP_BITS for position in positions)
         self._order = deque(sorted(self._recorded))
         self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0
@@ -44,11 +46,12 @@ class Deliveries:
 
     async def replayed(self, position: int) -> None:
         """A recorded result is asked for: return when its turn has come."""
-        first = bool(self._order) and self._order[0] == position
-        alone = first and self._recorded[position] == 1
-        self._recorded[position] -= 1
-        if self._recorded[position] == 0:
-            self._order.remove(position)
+        group = position >> GROUP_BITS
+        first = bool(self._order) and self._order[0] == group
+        alone = first and self._recorded[group] == 1
+        self._recorded[group] -= 1
+        if self._recorded[group] == 0:
+            self._order.remove(group)
         if not (alone and self.outstanding == 0 and self.idle):
             self._asked = True
             await self._turn_of(position, SETTLE_TURNS)
@@ -82,8 +85,8 @@ class Deliveries:
         if not self._queue:
             self._turning = False
             return
-        position = self._queue[0][0]
-        while self._queue and self._queue[0][0] == position:
+        group = self._queue[0][0] >> GROUP_BITS
+        while self._queue and self._queue[0][0] >> GROUP_BITS == group:
             turn = heapq.heappop(self._queue)[2]
             if not turn.done():
                 turn.set_result(None)

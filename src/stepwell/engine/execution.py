@@ -114,7 +114,14 @@ class Execution:
 
     def leaving(self) -> BaseException:
         """What an operation raises when the program has to leave."""
+        self._leave_quietly()
         return Fenced() if self.cancelled or self.state == "gone" else Suspended()
+
+    def _leave_quietly(self) -> None:
+        """A task of the program's own that ends this way is nobody's mistake to be logged."""
+        task = asyncio.current_task()
+        if task is not None and task is not self.task:
+            task.add_done_callback(_look_at)
 
     # -- recording -----------------------------------------------------------------------
 
@@ -125,15 +132,14 @@ class Execution:
     async def record(self, *changes: Change) -> list[Any]:
         """Make changes durable; raises when the run is no longer held."""
         if self.state == "gone":
-            raise Fenced
+            raise self.leaving()
         if self._notes:
             changes, self._notes = (*self._notes, *changes), []
         outcomes = await self.writer.submit(*changes)
         if fenced(outcomes):
             self.stop()
-            raise Fenced
         if self.state == "gone":
-            raise Fenced
+            raise self.leaving()
         return outcomes
 
     def enter(self) -> None:
@@ -169,6 +175,9 @@ class Execution:
             if self.state == "active":
                 self._abandon(key, opening)
             raise
+        except Suspended:
+            self._leave_quietly()
+            raise
         finally:
             self._waiting.pop(key, None)
             self.deliveries.outstanding -= 1
@@ -181,7 +190,7 @@ class Execution:
             self.held, key, opening.seq, opening.kind, "skipped", 1, None, None,
             opening.created_at, now, settles=True,
         )  # fmt: skip
-        self.writer.submit(change).add_done_callback(lambda done: done.cancelled() or done.exception())
+        self.writer.submit(change).add_done_callback(_look_at)
         self._check_soon()
 
     def news(self, claimed: ClaimedRun) -> None:
@@ -273,3 +282,8 @@ class Execution:
     def take_notes(self) -> list[RecordStep]:
         notes, self._notes = self._notes, []
         return notes
+
+
+def _look_at(done: asyncio.Future[Any]) -> None:
+    if not done.cancelled():
+        done.exception()

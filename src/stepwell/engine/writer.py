@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, Protocol
 
 from stepwell.errors import StoreUnavailable
-from stepwell.kernel.changes import FENCED, Change, ClaimRuns, Committed, RecordStep
+from stepwell.kernel.changes import FENCED, GROUP_BITS, Change, ClaimRuns, Committed, RecordStep
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.store import Store
 
@@ -130,7 +130,7 @@ class Writer:
             start = end
 
     def _number(self, batch: list[Change]) -> None:
-        """Give journal entries their position: one per run and commit."""
+        """Give journal entries their positions: a group for each run and commit."""
         self._batches += 1
         for change in batch:
             if type(change) is RecordStep:
@@ -138,6 +138,8 @@ class Writer:
                 if change.position == 0:
                     if held.batch != self._batches:
                         held.batch = self._batches
+                        held.position = ((held.position >> GROUP_BITS) + 1) << GROUP_BITS
+                    else:
                         held.position += 1
                     change.position = held.position
 

@@ -18,9 +18,14 @@ class Held(msgspec.Struct):
     run_id: str
     owner: str
     fence: int
-    # Results of one run that share a commit share a position: they became visible together.
+    # The position last given to a journal entry of this run, and the batch it went with.
     position: int = 0
     batch: int = -1
+
+
+# A journal position is the number of a commit, then the place within it: entries that share
+# a commit became visible together, in that order.
+GROUP_BITS = 20
 
 
 class StartRun(msgspec.Struct):

@@ -1,0 +1,155 @@
+"""A simulated process: a Stepwell that can be killed, frozen, or cut off from its store."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import random
+from collections.abc import Coroutine, Sequence
+from typing import Any
+
+import apsw
+
+from stepwell.app import Stepwell
+from stepwell.errors import StoreUnavailable
+from stepwell.kernel.changes import Change, Committed
+from stepwell.kernel.clock import Clock
+from stepwell.kernel.ids import Ids
+from stepwell.sdk.workflow import Workflow
+from stepwell.settings import Settings
+from stepwell.stores.sqlite import SqliteStore
+
+current_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar(
+    "simulated_process", default=None
+)
+
+
+class SharedStore(SqliteStore):
+    """A store on a database that others of the simulation use too, behind a bad network."""
+
+    def __init__(self, db: apsw.Connection, clock: Clock, process: Process) -> None:
+        super().__init__(":memory:", clock, inline=True)
+        self._shared = db
+        self._process = process
+
+    def _connect(self) -> apsw.Connection:
+        return self._shared
+
+    async def close(self) -> None:
+        """The database outlives any one process."""
+
+    async def commit(self, batch: Sequence[Change]) -> Committed:
+        await self._process.reach_store()
+        committed = await super().commit(batch)
+        await self._process.after_commit()
+        return committed
+
+    async def heartbeat(self, worker_id: str, lease_seconds: float) -> bool:
+        await self._process.reach_store()
+        return await super().heartbeat(worker_id, lease_seconds)
+
+    async def lost(self, held: Sequence[tuple[str, str, int]]) -> list[str]:
+        await self._process.reach_store()
+        return await super().lost(held)
+
+
+class Process:
+    """One process of the simulation."""
+
+    def __init__(
+        self, name: str, db: apsw.Connection, clock: Clock, workflows: list[Workflow],
+        rng: random.Random, faults: Faults, *, mortal: bool = True,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self._mortal = mortal
+        self.dead = False
+        self.tasks: set[asyncio.Task[Any]] = set()
+        self._thawed = asyncio.Event()
+        self._thawed.set()
+        self._rng = rng
+        self._faults = faults
+        self.stepwell = Stepwell(
+            workflows=workflows,
+            store=SharedStore(db, clock, self),
+            ids=Ids(clock, rng),
+            settings=Settings(),
+        )
+        self.worker_ids: list[str] = []
+
+    def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
+        """Run something as part of this process: it dies with it."""
+        context = contextvars.copy_context()
+        context.run(current_process.set, self)
+        return asyncio.get_running_loop().create_task(coroutine, context=context)
+
+    async def serve(self, lease: float) -> None:
+        """Work until killed."""
+        async with self.stepwell as stepwell:
+            async with stepwell.worker(concurrency=4, lease=lease) as worker:
+                self.worker = worker
+                await asyncio.Event().wait()
+
+    def kill(self) -> None:
+        """As SIGKILL: nothing more reaches the store, whatever is still said."""
+        self.dead = True
+        for task in list(self.tasks):
+            task.cancel()
+
+    def freeze(self) -> None:
+        self._thawed.clear()
+
+    def thaw(self) -> None:
+        self._thawed.set()
+
+    async def reach_store(self) -> None:
+        """Get through to the store, or not."""
+        if self.dead:
+            await asyncio.Event().wait()
+        await self._thawed.wait()
+        if self.dead:
+            await asyncio.Event().wait()
+        if self._faults.store_down or self._rng.random() < self._faults.refuse:
+            raise StoreUnavailable("simulated: the store is away")
+        if self._rng.random() < self._faults.slow:
+            await asyncio.sleep(self._rng.random() * 2)
+
+    async def after_commit(self) -> None:
+        """The commit is durable; whether its acknowledgement arrives is another matter."""
+        if self._mortal and self._rng.random() < self._faults.die_after_commit:
+            self.kill()
+            await asyncio.Event().wait()
+        if self._rng.random() < self._faults.lose_acknowledgement:
+            raise StoreUnavailable("simulated: the acknowledgement was lost")
+        if self.dead:
+            await asyncio.Event().wait()
+
+
+class Faults:
+    """What goes wrong, and how often."""
+
+    def __init__(self, rng: random.Random) -> None:
+        self.refuse = rng.choice([0, 0.01, 0.05])
+        self.lose_acknowledgement = rng.choice([0, 0.02, 0.1])
+        self.die_after_commit = rng.choice([0, 0.005, 0.03])
+        self.slow = rng.choice([0, 0.05, 0.2])
+        self.store_down = False
+
+    def cease(self) -> None:
+        """From now on nothing goes wrong, so that everything can come to its end."""
+        self.refuse = self.lose_acknowledgement = self.die_after_commit = self.slow = 0
+        self.store_down = False
+
+
+def task_factory(
+    loop: asyncio.AbstractEventLoop, coroutine: Any, **options: Any
+) -> asyncio.Task[Any]:
+    """Tasks belong to the process they are created in."""
+    task = asyncio.Task(coroutine, loop=loop, **options)
+    context = options.get("context")
+    process = context.get(current_process) if context is not None else current_process.get()
+    if process is not None:
+        process.tasks.add(task)
+        task.add_done_callback(process.tasks.discard)
+        if process.dead:
+            task.cancel()
+    return task

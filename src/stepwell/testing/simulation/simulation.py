@@ -1,0 +1,213 @@
+"""One simulation: a seed, a cluster, faults, and the verdict."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import random
+from typing import Any
+
+import apsw
+
+from stepwell.app import Stepwell
+from stepwell.errors import StepwellError
+from stepwell.testing.simulation.loop import VirtualClock, VirtualLoop
+from stepwell.testing.simulation.process import (
+    Faults,
+    Process,
+    SharedStore,
+    current_process,
+    task_factory,
+)
+from stepwell.testing.simulation.programs import EXPECTED, make_programs
+
+WORKERS = 3
+LEASE = 6.0
+# Virtual seconds of trouble, and how long everything may take to come to its end afterwards.
+TROUBLE, PATIENCE = 40.0, 900.0
+
+
+class Violation(AssertionError):
+    """A guarantee did not hold."""
+
+
+def simulate(seed: int) -> str:
+    """Run the simulation of this seed; a digest of what happened. Raises Violation."""
+    logging.getLogger("stepwell").setLevel(logging.CRITICAL)
+    loop = VirtualLoop()
+    loop.set_task_factory(task_factory)
+    try:
+        simulation = _Simulation(seed, loop)
+        return loop.run_until_complete(simulation.run())
+    finally:
+        for task in asyncio.all_tasks(loop):
+            task.cancel()
+        loop.run_until_complete(asyncio.sleep(0))
+        loop.close()
+
+
+class _Simulation:
+    def __init__(self, seed: int, loop: VirtualLoop) -> None:
+        self.seed = seed
+        self.rng = random.Random(seed)
+        self.clock = VirtualClock(loop)
+        self.db = apsw.Connection(":memory:")
+        self.faults = Faults(self.rng)
+        self.workflows = make_programs(self.perform)
+        self.processes: list[Process] = []
+        self.executions: dict[tuple[str, str], int] = {}
+        self.problems: list[str] = []
+        self.started = 0
+
+    async def run(self) -> str:
+        client = self._process("client", mortal=False)
+        async with client.stepwell as stepwell:
+            for number in range(WORKERS):
+                self._start_worker(f"worker-{number}")
+            chaos = asyncio.ensure_future(self._chaos())
+            ids = await self._drive(stepwell)
+            quiet = TROUBLE - asyncio.get_running_loop().time()
+            await asyncio.sleep(max(0.0, quiet))
+            chaos.cancel()
+            self._end_of_trouble()
+            await self._wait_for_all(stepwell)
+            await self._judge(stepwell, ids)
+        for process in self.processes:
+            process.kill()
+        if self.problems:
+            raise Violation(f"seed {self.seed}: " + "; ".join(self.problems))
+        return f"{len(ids)} runs, {sum(self.executions.values())} executions, {self.clock.now()}"
+
+    def _process(self, name: str, *, mortal: bool = True) -> Process:
+        return Process(
+            name, self.db, self.clock, self.workflows, self.rng, self.faults, mortal=mortal
+        )
+
+    def _start_worker(self, name: str) -> None:
+        process = self._process(name)
+        self.processes.append(process)
+        process.spawn(process.serve(LEASE))
+
+    # -- the client ----------------------------------------------------------------------
+
+    async def _drive(self, stepwell: Stepwell) -> dict[str, str]:
+        """Start runs and send them what they wait for, now and then twice."""
+        ids: dict[str, str] = {}
+        names = [name for name in EXPECTED if self.rng.random() < 0.6] or ["steps"]
+        for name in names:
+            for number in range(4 if name == "limited" else 1):
+                key = f"{name}-{number}"
+                for _ in range(self.rng.choice([1, 1, 2])):
+                    run = await stepwell.start(name, {"n": 2}, idempotency_key=key)
+                    if ids.setdefault(key, run.id) != run.id:
+                        self.problems.append(f"{key} was started twice")
+                await asyncio.sleep(self.rng.random() * 3)
+                if name == "listener":
+                    await self._send_mail(stepwell, run.id)
+        return ids
+
+    async def _send_mail(self, stepwell: Stepwell, run_id: str) -> None:
+        for n in (1, 2):
+            for _ in range(self.rng.choice([1, 2])):
+                await stepwell.signal(run_id, "mail", {"n": n})
+                await asyncio.sleep(self.rng.random() * 4)
+
+    # -- chaos ---------------------------------------------------------------------------
+
+    async def _chaos(self) -> None:
+        while True:
+            await asyncio.sleep(self.rng.random() * 6)
+            index = self.rng.randrange(len(self.processes))
+            process = self.processes[index]
+            fault = self.rng.choice(["kill", "freeze", "down", "none"])
+            if fault == "kill" or process.dead:
+                process.kill()
+                self.processes.pop(index)
+                await asyncio.sleep(self.rng.random() * 4)
+                self.started += 1
+                self._start_worker(f"worker-{WORKERS + self.started}")
+            elif fault == "freeze":
+                process.freeze()
+                asyncio.get_running_loop().call_later(self.rng.random() * 12, process.thaw)
+            elif fault == "down":
+                self.faults.store_down = True
+                await asyncio.sleep(self.rng.random() * 8)
+                self.faults.store_down = False
+
+    def _end_of_trouble(self) -> None:
+        self.faults.cease()
+        for process in self.processes:
+            process.thaw()
+        if all(process.dead for process in self.processes):
+            self._start_worker("last-resort")
+
+    # -- the verdict ---------------------------------------------------------------------
+
+    async def perform(self, run_id: str, step: str, attempt: int) -> None:
+        """A step function is being executed: it must not have been recorded before."""
+        key = (run_id, step)
+        self.executions[key] = self.executions.get(key, 0) + 1
+        process = current_process.get()
+        row = self.db.execute(
+            """SELECT s.status, r.owner FROM steps s JOIN runs r ON r.id = s.run_id
+               WHERE s.run_id = ? AND s.key = ? AND s.status IN ('completed', 'failed')""",
+            key,
+        ).fetchone()
+        holds = process is not None and row is not None and row[1] == process.worker.id
+        if holds and not (process is None or process.dead):
+            self.problems.append(f"step {step} of {run_id} ran again after it was recorded")
+        await asyncio.sleep(self.rng.random() * self.rng.choice([0, 0.1, 1]))
+
+    async def _wait_for_all(self, stepwell: Stepwell) -> None:
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while True:
+            self._check_limits()
+            live = self.db.execute(
+                "SELECT id FROM runs WHERE completed_at IS NULL ORDER BY id"
+            ).fetchall()
+            if not live:
+                return
+            if asyncio.get_running_loop().time() > deadline:
+                for (run_id,) in live:
+                    why = await stepwell.explain(run_id)
+                    self.problems.append(f"{run_id} is stuck: {why.code}: {why.message}")
+                return
+            await asyncio.sleep(1)
+
+    def _check_limits(self) -> None:
+        over = self.db.execute(
+            """SELECT limit_key, count(DISTINCT slot), max(capacity) FROM limits
+               WHERE admitted = 1 AND capacity IS NOT NULL GROUP BY limit_key
+               HAVING count(DISTINCT slot) > max(capacity)"""
+        ).fetchall()
+        for limit_key, taken, capacity in over:
+            self.problems.append(f"{limit_key}: {taken} of {capacity} slots taken")
+
+    async def _judge(self, stepwell: Stepwell, ids: dict[str, str]) -> None:
+        for key, run_id in ids.items():
+            run = await stepwell.get_run(run_id)
+            expected: Any = EXPECTED[key.rpartition("-")[0]]
+            if run.status != "completed" or run.output != expected:
+                self.problems.append(
+                    f"{key} ended {run.status} with {run.output!r} {run.error}, not {expected!r}"
+                )
+            try:
+                journal = await stepwell.steps(run_id)
+            except StepwellError as error:
+                self.problems.append(f"{key}: {error}")
+                continue
+            for step in journal:
+                if step.kind == "step" and (run_id, step.key) not in self.executions:
+                    self.problems.append(f"{key}: {step.key} was recorded but never executed")
+                if step.status in ("running", "retrying", "waiting"):
+                    self.problems.append(f"{key}: {step.key} was left {step.status}")
+        for table in ("waits", "limits"):
+            left = self.db.execute(f"SELECT count(*) FROM {table}").fetchone()
+            if left != (0,):
+                self.problems.append(f"{left} rows left in {table}")
+        held = self.db.execute("SELECT count(*) FROM runs WHERE owner IS NOT NULL").fetchone()
+        if held != (0,):
+            self.problems.append("ended runs still have an owner")
+
+
+__all__ = ["SharedStore", "Violation", "simulate"]
