@@ -1,0 +1,3 @@
+"""The surfaces: what people and programs outside of Python see."""
+
+from __future__ import annotations
