@@ -24,7 +24,7 @@ from stepwell.errors import (
     RunNotFound,
     StepNotFound,
 )
-from stepwell.kernel.changes import CancelRun, Change, Committed, StartRun
+from stepwell.kernel.changes import FENCED, CancelRun, Change, Committed, EndRun, StartRun
 from stepwell.kernel.clock import Clock, SystemClock, to_micros
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.explaining import explain
@@ -50,7 +50,7 @@ class RunHandle:
 
     async def result(self, timeout: Duration | None = None) -> Any:
         """The run's output; raises RunFailed, RunCancelled or RunTimedOut, or TimeoutError."""
-        return await self._stepwell.result(self.id, timeout)
+        return await self._stepwell._result(self.id, timeout, new=self.created)
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
@@ -201,10 +201,11 @@ class Stepwell:
 
     async def result(self, run_id: str, timeout: Duration | None = None) -> Any:
         """The output of a run, once it has ended."""
+        return await self._result(run_id, timeout, new=False)
+
+    async def _result(self, run_id: str, timeout: Duration | None, *, new: bool) -> Any:
         limit = None if timeout is None else seconds(timeout, "timeout")
-        await self._endings.wait(run_id, limit, known=lambda: self.get_run(run_id))
-        run = await self.get_run(run_id)
-        return self._endings.outcome(run)
+        return await self._endings.result(run_id, limit, lambda: self.get_run(run_id), new=new)
 
     # -- reading -------------------------------------------------------------------------
 
@@ -309,6 +310,9 @@ class Stepwell:
 
     def _heard(self, batch: list[Change], committed: Committed) -> None:
         """A commit of this process's own is durable."""
+        for change, outcome in zip(batch, committed.outcomes, strict=True):
+            if type(change) is EndRun and outcome != FENCED:
+                self._endings.ended(change.held.run_id, change)
         for run_id in committed.ended:
             self._endings.ended(run_id)
         for run_id, owner in committed.stopped:

@@ -9,12 +9,17 @@ from typing import Any
 
 from stepwell.engine.failures import run_failure
 from stepwell.errors import StepwellError
-from stepwell.kernel.clock import SECOND, sleep
-from stepwell.kernel.run import Run
+from stepwell.kernel.changes import EndRun
+from stepwell.kernel.clock import SECOND, Timer, sleep
+from stepwell.kernel.codec import decode
+from stepwell.kernel.outcomes import read_error
+from stepwell.kernel.run import ErrorInfo, Run
 from stepwell.store import Store
 
 # The longer a run has been waited for, the less often it is looked at.
 FIRST_LOOK, LONGEST_LOOK = 0.02, 0.5
+# How many ended runs are remembered, so that whoever asks late need not wait for a look.
+RECENT = 4096
 
 
 class Endings:
@@ -22,48 +27,62 @@ class Endings:
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._waiting: dict[str, list[asyncio.Future[None]]] = {}
+        self._waiting: dict[str, list[asyncio.Future[EndRun | None]]] = {}
+        self._recent: dict[str, None] = {}
         self._task: asyncio.Task[None] | None = None
 
-    def ended(self, run_id: str) -> None:
-        """The run has ended: wake whoever waits for it."""
+    def ended(self, run_id: str, end: EndRun | None = None) -> None:
+        """The run has ended: wake whoever waits for it, with its end if that is at hand."""
+        self._recent[run_id] = None
+        if len(self._recent) > RECENT:
+            del self._recent[next(iter(self._recent))]
         for future in self._waiting.pop(run_id, ()):
             if not future.done():
-                future.set_result(None)
+                future.set_result(end)
 
-    async def wait(
-        self, run_id: str, timeout: float | None, known: Callable[[], Awaitable[Run]]
-    ) -> None:
-        """Return once the run has ended; TimeoutError if it has not by then."""
-        loop = asyncio.get_running_loop()
-        future: asyncio.Future[None] = loop.create_future()
+    async def result(
+        self, run_id: str, timeout: float | None, read: Callable[[], Awaitable[Run]], *, new: bool
+    ) -> Any:
+        """The run's output once it has ended; TimeoutError if it has not by then.
+
+        A run that this process started need not be looked up before it has ended.
+        """
+        new = new and run_id not in self._recent
+        future: asyncio.Future[EndRun | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, []).append(future)
-        timer = None
-        if timeout is not None:
-            clock = self._store.clock
-
-            def expire() -> None:
-                if not future.done():
-                    future.set_exception(
-                        TimeoutError(f"Run {run_id} has not ended within {timeout:g} s.")
-                    )
-
-            timer = clock.call_at(clock.now() + int(timeout * SECOND), expire)
+        timer = None if timeout is None else self._expire(run_id, future, timeout)
         try:
-            if (await known()).ended:
-                return
+            if not new and (run := await read()).ended:
+                return _outcome(run.status, run.id, run.output, run.error)
             if self._task is None:
-                self._task = loop.create_task(self._look())
-            await future
+                self._task = asyncio.get_running_loop().create_task(self._look())
+            end = await future
         finally:
             if timer is not None:
                 timer.cancel()
-            future.cancel()
-            waiting = self._waiting.get(run_id, [])
-            if future in waiting:
-                waiting.remove(future)
-                if not waiting:
-                    del self._waiting[run_id]
+            self._leave(run_id, future)
+        if end is None:
+            run = await read()
+            return _outcome(run.status, run.id, run.output, run.error)
+        output = None if end.output is None else decode(end.output)
+        return _outcome(end.status, run_id, output, read_error(end.error))
+
+    def _expire(self, run_id: str, future: asyncio.Future[Any], timeout: float) -> Timer:
+        def expire() -> None:
+            if not future.done():
+                message = f"Run {run_id} has not ended within {timeout:g} s."
+                future.set_exception(TimeoutError(message))
+
+        return self._store.clock.call_at(self._store.clock.now() + int(timeout * SECOND), expire)
+
+    def _leave(self, run_id: str, future: asyncio.Future[Any]) -> None:
+        if future.done() and not future.cancelled():
+            future.exception()
+        waiting = self._waiting.get(run_id, [])
+        if future in waiting:
+            waiting.remove(future)
+            if not waiting:
+                del self._waiting[run_id]
 
     async def _look(self) -> None:
         """Look for ends that other processes recorded, while anyone waits."""
@@ -82,9 +101,9 @@ class Endings:
         if self._task is not None:
             self._task.cancel()
 
-    @staticmethod
-    def outcome(run: Run) -> Any:
-        """The output of a completed run; raises for any other end."""
-        if run.status == "completed":
-            return run.output
-        raise run_failure(run.status, run.id, run.error)
+
+def _outcome(status: str, run_id: str, output: Any, error: ErrorInfo | None) -> Any:
+    """The output of a completed run; raises for any other end."""
+    if status == "completed":
+        return output
+    raise run_failure(status, run_id, error)
