@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import Any
 
 from stepwell.errors import InvalidInput, InvalidName
@@ -24,6 +25,11 @@ def check_text(value: Any, what: str) -> str:
 
 def check_step_name(value: Any) -> str:
     """A step's name; endings like `#2` are kept for repeated names."""
+    return _step_name(value) if isinstance(value, str) else check_text(value, "A step's name")
+
+
+@lru_cache(maxsize=4096)
+def _step_name(value: str) -> str:
     name = check_text(value, "A step's name")
     if _REPEATED.search(name):
         raise InvalidName(f"The step name {name!r} ends like a repetition; leave out the '#'.")

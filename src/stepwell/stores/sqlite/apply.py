@@ -29,7 +29,7 @@ from stepwell.kernel.states import ENDED
 from stepwell.stores.sqlite import waiting
 from stepwell.stores.sqlite.claim import claim
 from stepwell.stores.sqlite.ending import Ending, finish
-from stepwell.stores.sqlite.rows import all_rows, one, pack, run, unpack
+from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack
 from stepwell.stores.sqlite.starting import start
 
 
@@ -82,24 +82,20 @@ def _fenced(db: apsw.Connection, batch: Sequence[Change]) -> set[tuple[str, str,
 
 
 def _record_steps(db: apsw.Connection, found: list[tuple[int, RecordStep]], _: Committed) -> None:
-    run(
+    run_rows(
         db,
         """INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output, error,
-                              started_at, completed_at)
-           SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5, value->>6,
-                  value->>7, value->>8, value->>9, value->>10 FROM json_each(?) WHERE true
+                              started_at, completed_at) VALUES {rows}
            ON CONFLICT (run_id, key) DO UPDATE SET
                position = excluded.position, status = excluded.status,
                attempts = excluded.attempts, output = excluded.output, error = excluded.error,
                completed_at = excluded.completed_at
            WHERE steps.status IN ('running', 'retrying')""",
-        pack(
-            [
-                (c.held.run_id, c.key, c.seq, c.position, c.kind, c.status, c.attempts, c.output,
-                 c.error, c.started_at, c.completed_at)
-                for _, c in found
-            ]
-        ),
+        [
+            (c.held.run_id, c.key, c.seq, c.position, c.kind, c.status, c.attempts, c.output,
+             c.error, c.started_at, c.completed_at)
+            for _, c in found
+        ],
     )  # fmt: skip
     settled = [(c.held.run_id, c.key, c.status) for _, c in found if c.settles]
     if settled:
@@ -107,17 +103,11 @@ def _record_steps(db: apsw.Connection, found: list[tuple[int, RecordStep]], _: C
 
 
 def _log_attempts(db: apsw.Connection, found: list[tuple[int, LogAttempt]], _: Committed) -> None:
-    run(
+    run_rows(
         db,
         """INSERT OR IGNORE INTO attempts (run_id, key, number, error, started_at, failed_at)
-           SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5
-           FROM json_each(?)""",
-        pack(
-            [
-                (c.held.run_id, c.key, c.number, c.error, c.started_at, c.failed_at)
-                for _, c in found
-            ]
-        ),
+           VALUES {rows}""",
+        [(c.held.run_id, c.key, c.number, c.error, c.started_at, c.failed_at) for _, c in found],
     )
 
 

@@ -8,10 +8,10 @@ import apsw
 import msgspec
 
 from stepwell.kernel.changes import Committed
-from stepwell.stores.sqlite.rows import one, pack, run, unpack
+from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
 
-class Ending(msgspec.Struct, array_like=True):
+class Ending(msgspec.Struct):
     """One run's end, however it came about."""
 
     run_id: str
@@ -25,23 +25,18 @@ def finish(db: apsw.Connection, endings: list[Ending], done: Committed, *, tidy:
     """End these runs. `tidy` also closes journal entries that were still open."""
     if not endings:
         return
-    ends = pack(endings)
-    run(
+    run_rows(
         db,
-        """UPDATE runs SET status = e.value->>1, completed_at = e.value->>4, owner = NULL,
+        """WITH e (id, status, at) AS (VALUES {rows})
+           UPDATE runs SET status = e.status, completed_at = e.at, owner = NULL,
                due_at = NULL, expires_at = NULL, blocked_on = NULL,
-               purge_at = (e.value->>4) + retention_seconds * 1000000
-           FROM json_each(?) e WHERE runs.id = e.value->>0""",
-        ends,
+               purge_at = e.at + retention_seconds * 1000000
+           FROM e WHERE runs.id = e.id""",
+        [(e.run_id, e.status, e.completed_at) for e in endings],
     )
-    run(
-        db,
-        """INSERT OR REPLACE INTO payloads (run_id, kind, body)
-           SELECT value->>0, 'output', value->>2 FROM json_each(?1) WHERE value->>2 IS NOT NULL
-           UNION ALL
-           SELECT value->>0, 'error', value->>3 FROM json_each(?1) WHERE value->>3 IS NOT NULL""",
-        ends,
-    )
+    bodies = [(e.run_id, "output", e.output) for e in endings if e.output is not None]
+    bodies += [(e.run_id, "error", e.error) for e in endings if e.error is not None]
+    run_rows(db, "INSERT OR REPLACE INTO payloads (run_id, kind, body) VALUES {rows}", bodies)
     ids = pack([ending.run_id for ending in endings])
     run(db, "DELETE FROM waits WHERE run_id IN (SELECT value FROM json_each(?))", ids)
     if tidy:

@@ -6,51 +6,46 @@ import apsw
 
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.stores.sqlite.ending import wake_queued
-from stepwell.stores.sqlite.rows import one, pack, run, unpack
+from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
 
 def start(
     db: apsw.Connection, starts: list[StartRun], done: Committed
 ) -> list[tuple[str, bool]]:
     """Insert runs; the id of each, and whether it is new."""
-    rows = pack(
-        [
-            (
-                s.id, s.workspace_id, s.definition, s.version, s.program, s.priority, s.due_at,
-                bool(s.limits), s.idempotency_key, s.concurrency_key, s.concurrency_limit,
-                s.parent_run_id, s.forked_from, s.key_base, s.created_at, s.deadline_at,
-                min((at for at in (s.deadline_at, s.ttl_at) if at is not None), default=None),
-                s.retention_seconds, s.input,
-            )
-            for s in starts
-        ]
-    )  # fmt: skip
-    # The id itself in conflict: this start was sent before, and its acknowledgement lost.
+    # A start whose acknowledgement was lost is sent again: its run is there already.
     new = set(
         unpack(
             db,
-            """SELECT json_group_array(value->>0) FROM json_each(?)
-               WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = value->>0)""",
-            rows,
+            """SELECT json_group_array(value) FROM json_each(?)
+               WHERE NOT EXISTS (SELECT 1 FROM runs WHERE id = value)""",
+            pack([s.id for s in starts]),
         )
     )
-    run(
+    run_rows(
         db,
         """INSERT OR IGNORE INTO runs (id, workspace_id, definition, version, program, status,
                priority, due_at, limited, idempotency_key, concurrency_key, concurrency_limit,
-               parent_run_id, forked_from, key_base, created_at, deadline_at, expires_at, retention_seconds)
-           SELECT value->>0, value->>1, value->>2, value->>3, value->>4, 'pending', value->>5,
-               value->>6, value->>7, value->>8, value->>9, value->>10, value->>11, value->>12,
-               value->>13, value->>14, value->>15, value->>16, value->>17
-           FROM json_each(?)""",
-        rows,
-    )
-    run(
+               parent_run_id, forked_from, key_base, created_at, deadline_at, expires_at,
+               retention_seconds) VALUES {rows}""",
+        [
+            (
+                s.id, s.workspace_id, s.definition, s.version, s.program, "pending", s.priority,
+                s.due_at, bool(s.limits), s.idempotency_key, s.concurrency_key,
+                s.concurrency_limit, s.parent_run_id, s.forked_from, s.key_base, s.created_at,
+                s.deadline_at,
+                min((at for at in (s.deadline_at, s.ttl_at) if at is not None), default=None),
+                s.retention_seconds,
+            )
+            for s in starts
+        ],
+    )  # fmt: skip
+    run_rows(
         db,
-        """INSERT OR IGNORE INTO payloads (run_id, kind, body)
-           SELECT value->>0, 'input', value->>18 FROM json_each(?)
-           WHERE EXISTS (SELECT 1 FROM runs WHERE id = value->>0)""",
-        rows,
+        """WITH s (id, body) AS (VALUES {rows})
+           INSERT OR IGNORE INTO payloads (run_id, kind, body)
+           SELECT id, 'input', body FROM s WHERE EXISTS (SELECT 1 FROM runs WHERE id = s.id)""",
+        [(s.id, s.input) for s in starts],
     )
     outcomes = []
     for change in starts:

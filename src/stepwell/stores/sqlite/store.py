@@ -69,7 +69,7 @@ class SqliteStore:
 
     def _connect(self) -> apsw.Connection:
         try:
-            db = apsw.Connection(self._path)
+            db = apsw.Connection(self._path, statementcachesize=512)
             db.set_busy_timeout(BUSY_MS)
             db.execute("PRAGMA journal_mode = WAL")
         except apsw.NotADBError as error:

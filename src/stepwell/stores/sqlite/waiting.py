@@ -9,26 +9,24 @@ from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.states import ENDED
 from stepwell.stores.sqlite.ending import child_result, end_waits
-from stepwell.stores.sqlite.rows import all_rows, one, pack, run, unpack
+from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack
 
 
 def open_waits(db: apsw.Connection, found: list[tuple[int, OpenWait]], done: Committed) -> None:
     """Register waits, and end at once those whose event, signal or child came before."""
     changes = [change for _, change in found]
-    run(
+    run_rows(
         db,
-        """INSERT OR IGNORE INTO waits (run_id, key, workspace_id, seq, kind, due_at, event, term,
+        """WITH w (run_id, key, seq, kind, due_at, event, term, match, child, at) AS (VALUES {rows})
+           INSERT OR IGNORE INTO waits (run_id, key, workspace_id, seq, kind, due_at, event, term,
                                         match, child_run_id, created_at)
-           SELECT value->>0, value->>1, r.workspace_id, value->>2, value->>3, value->>4, value->>5,
-                  value->>6, value->>7, value->>8, value->>9
-           FROM json_each(?) JOIN runs r ON r.id = value->>0""",
-        pack(
-            [
-                (c.held.run_id, c.key, c.seq, c.kind, c.due_at, c.event, c.term, c.match,
-                 c.child_run_id, c.created_at)
-                for c in changes
-            ]
-        ),
+           SELECT w.run_id, w.key, r.workspace_id, w.seq, w.kind, w.due_at, w.event, w.term,
+                  w.match, w.child, w.at FROM w JOIN runs r ON r.id = w.run_id""",
+        [
+            (c.held.run_id, c.key, c.seq, c.kind, c.due_at, c.event, c.term, c.match,
+             c.child_run_id, c.created_at)
+            for c in changes
+        ],
     )  # fmt: skip
     for_event = [c for c in changes if c.event is not None]
     if for_event:
