@@ -128,7 +128,7 @@ class ContextMisuse(StepwellError):
 
 
 class JournalMismatch(StepwellError):
-    """The journal holds another kind of entry under this name: the code of a run in flight changed."""
+    """The journal holds another kind of entry under this name: the code of its run changed."""
 
     code = "journal_mismatch"
 

@@ -152,5 +152,3 @@ class Store(Protocol):
     async def start_in(self, connection: Any, change: StartRun) -> tuple[str, bool]:
         """Start a run inside a transaction of the caller's own."""
         ...
-
-

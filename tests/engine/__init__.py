@@ -1,0 +1,1 @@
+"""The engine by behaviour, on every store."""

@@ -13,7 +13,7 @@ from stepwell.testing.clock import FakeClock
 
 
 async def eventually(condition: Callable[[], Any]) -> None:
-    """Let other tasks and threads go on until the condition holds; pytest's timeout is the limit."""
+    """Let others go on until the condition holds; pytest's timeout is the limit."""
     while not condition():
         await asyncio.sleep(0.001)
 

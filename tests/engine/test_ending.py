@@ -220,7 +220,7 @@ async def test_children_give_their_output_or_their_error(world: World) -> None:
             run = await sw.start("parent")
             while (await sw.explain(run.id)).details.get("event") != "go":
                 await asyncio.sleep(0.001)
-            children = [r for r in (await sw.list_runs(definition="child")).items]
+            children = (await sw.list_runs(definition="child")).items
             assert {r.parent_run_id for r in children} == {run.id}
             assert len(children) == 4
         async with sw.worker():

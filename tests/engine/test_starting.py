@@ -87,21 +87,20 @@ async def test_max_concurrent_runs_is_exact_and_counts_parked_runs(world: World)
     async def limited(ctx: Any, input: Any) -> Any:
         return await ctx.wait_for_event("go")
 
-    async with world([limited]) as one, world([limited]) as two:
-        async with one.worker(), two.worker():
-            runs = [await one.start("limited", n) for n in range(6)]
-            for batch in range(3):
-                pair = runs[2 * batch : 2 * batch + 2]
-                for run in pair:
-                    await until(one, run.id, "waiting")
-                for run in runs[2 * batch + 2 :]:
-                    assert (await one.get_run(run.id)).status == "pending"
-                    explanation = await one.explain(run.id)
-                    assert explanation.code == "slot"
-                    assert sorted(explanation.details["held_by"]) == sorted(r.id for r in pair)
-                for run in pair:
-                    await two.signal(run.id, "go", batch)
-                    assert await two.result(run.id) == batch
+    async with world([limited]) as one, world([limited]) as two, one.worker(), two.worker():
+        runs = [await one.start("limited", n) for n in range(6)]
+        for batch in range(3):
+            pair = runs[2 * batch : 2 * batch + 2]
+            for run in pair:
+                await until(one, run.id, "waiting")
+            for run in runs[2 * batch + 2 :]:
+                assert (await one.get_run(run.id)).status == "pending"
+                explanation = await one.explain(run.id)
+                assert explanation.code == "slot"
+                assert sorted(explanation.details["held_by"]) == sorted(r.id for r in pair)
+            for run in pair:
+                await two.signal(run.id, "go", batch)
+                assert await two.result(run.id) == batch
 
 
 async def test_a_key_limits_runs_of_any_definition_that_have_it(world: World) -> None:

@@ -12,7 +12,7 @@ import msgspec
 import pydantic
 import pytest
 
-from stepwell import NonRetryable, Retry, RunFailed, StepFailed, workflow
+from stepwell import Retry, RunFailed, workflow
 from tests.conftest import World
 from tests.engine.support import double, echo, eventually, until
 
@@ -164,118 +164,6 @@ async def test_repeated_names_are_numbered_in_order_of_call(world: World) -> Non
         assert [s.key for s in await sw.steps(run.id)] == ["again", "again#2", "again#3"]
 
 
-async def test_a_failing_step_is_tried_again_and_its_attempts_are_kept(world: World) -> None:
-    seen: list[tuple[int, str]] = []
-
-    @workflow
-    async def flaky(ctx: Any, input: Any) -> Any:
-        def work() -> str:
-            seen.append((ctx.attempt, ctx.idempotency_key))
-            if len(seen) < 3:
-                raise ValueError(f"no {len(seen)}")
-            return "yes"
-
-        assert ctx.attempt == 1
-        return await ctx.step("work", work, retry=QUICK)
-
-    async with world([flaky]) as sw, sw.worker():
-        run = await sw.start("flaky")
-        assert await run.result() == "yes"
-        assert [attempt for attempt, _ in seen] == [1, 2, 3]
-        assert len({key for _, key in seen}) == 1
-        (step,) = await sw.steps(run.id)
-        assert step.attempts == 3
-        assert [f.error.message for f in step.failures] == ["no 1", "no 2"]
-
-
-async def test_exhausted_retries_are_recorded_and_can_be_caught_again_and_again(
-    world: World,
-) -> None:
-    caught: list[tuple[str, bool, str]] = []
-    calls = []
-
-    def boom() -> None:
-        calls.append(1)
-        raise KeyError("boom")
-
-    @workflow
-    async def catching(ctx: Any, input: Any) -> Any:
-        try:
-            await ctx.step("boom", boom, retry=QUICK)
-        except KeyError as error:
-            caught.append((type(error).__name__, isinstance(error, StepFailed), str(error)))
-        await ctx.wait_for_event("go")
-        return "fine"
-
-    async with world([catching]) as sw:
-        async with sw.worker():
-            run = await sw.start("catching")
-            await until(sw, run.id, "waiting")
-        async with sw.worker():
-            await sw.signal(run.id, "go")
-            assert await run.result() == "fine"
-        assert len(calls) == 3
-        assert len(caught) >= 2
-        assert len(set(caught)) == 1
-        assert caught[0] == ("KeyError", True, "'boom'")
-        failed = (await sw.steps(run.id))[0]
-        assert (failed.status, failed.error.type) == ("failed", "KeyError")
-
-
-async def test_policies_decide_what_is_tried_again(world: World) -> None:
-    calls: dict[str, int] = {}
-
-    def fail(name: str, error: Exception) -> None:
-        calls[name] = calls.get(name, 0) + 1
-        raise error
-
-    @workflow(retry=QUICK)
-    async def policies(ctx: Any, input: Any) -> Any:
-        for name, error, retry in [
-            ("never", NonRetryable("stop"), QUICK),
-            ("listed", ValueError(), Retry(attempts=2, base=0, retry_on=(ValueError,))),
-            ("unlisted", TypeError(), Retry(attempts=2, base=0, retry_on=(ValueError,))),
-            ("given-up", TypeError(), Retry(attempts=2, base=0, give_up_on=(TypeError,))),
-            ("default", TypeError(), None),
-        ]:
-            with pytest.raises(StepFailed):
-                await ctx.step(name, fail, name, error, retry=retry)
-
-    async with world([policies]) as sw, sw.worker():
-        await (await sw.start("policies")).result()
-    assert calls == {"never": 1, "listed": 2, "unlisted": 1, "given-up": 1, "default": 3}
-
-
-async def test_a_long_backoff_parks_the_run_and_attempts_survive_a_restart(
-    world: World, clock: Any
-) -> None:
-    attempts = []
-
-    @workflow
-    async def patient(ctx: Any, input: Any) -> Any:
-        def work() -> int:
-            attempts.append(ctx.attempt)
-            if ctx.attempt < 3:
-                raise OSError("not yet")
-            return ctx.attempt
-
-        return await ctx.step("work", work, retry=Retry(attempts=3, base="10m", max="1h"))
-
-    async with world([patient]) as sw:
-        run = await sw.start("patient")
-        for _ in range(2):
-            async with sw.worker():
-                waiting = await until(sw, run.id, "waiting")
-                assert waiting.error is None
-                explanation = await sw.explain(run.id)
-                assert explanation.code == "retry"
-            clock.advance("30m")
-        async with sw.worker():
-            assert await run.result() == 3
-        assert attempts == [1, 2, 3]
-        assert (await sw.get_run(run.id)).attempt == 1
-
-
 async def test_an_error_whose_text_is_broken_still_fails_the_run_cleanly(world: World) -> None:
     class Broken(Exception):
         def __str__(self) -> str:
@@ -313,26 +201,6 @@ async def test_sys_exit_in_a_step_does_not_take_the_worker_along(world: World) -
             with pytest.raises(RunFailed) as failed:
                 await (await sw.start(name)).result()
             assert "sys.exit(3)" in failed.value.error.message
-
-
-async def test_a_step_that_takes_too_long_is_stopped(world: World, clock: Any) -> None:
-    started = asyncio.Event()
-
-    async def slow() -> None:
-        started.set()
-        await asyncio.Event().wait()
-
-    @workflow
-    async def limited(ctx: Any, input: Any) -> Any:
-        await ctx.step("slow", slow, timeout="10s", retry=Retry(attempts=1))
-
-    async with world([limited]) as sw, sw.worker():
-        run = await sw.start("limited")
-        await started.wait()
-        clock.advance("11s")
-        with pytest.raises(RunFailed) as failed:
-            await run.result()
-        assert failed.value.error.type == "step_timed_out"
 
 
 async def test_a_step_in_progress_shows_as_running(world: World) -> None:
@@ -396,48 +264,6 @@ async def test_five_hundred_parallel_steps(world: World) -> None:
     async with world([wide]) as sw, sw.worker():
         assert await (await sw.start("wide")).result() == list(range(500))
     assert most == 500
-
-
-async def test_once_fails_asks_or_retries_when_the_outcome_is_unknown(world: World) -> None:
-    executions: list[str] = []
-    interrupted = asyncio.Event()
-
-    async def charge(how: str) -> str:
-        executions.append(how)
-        if executions.count(how) == 1:
-            if len(executions) == 4:
-                interrupted.set()
-            await asyncio.Event().wait()
-        return f"charged {how}"
-
-    @workflow
-    async def pay(ctx: Any, input: Any) -> Any:
-        return await ctx.step("charge", charge, input["id"], once=True, on_unknown=input["how"])
-
-    async with world([pay]) as sw:
-        hows = {"fail": "fail", "retry": "retry", "ask-retry": "ask", "ask-done": "ask"}
-        runs = {}
-        async with sw.worker() as worker:
-            for name, how in hows.items():
-                runs[name] = await sw.start("pay", {"id": name, "how": how})
-            await interrupted.wait()
-            worker.drop_all()  # as a crash would
-        async with sw.worker():
-            with pytest.raises(RunFailed) as failed:
-                await runs["fail"].result()
-            assert failed.value.error.type == "outcome_unknown"
-            assert await runs["retry"].result() == "charged retry"
-            for name in ("ask-retry", "ask-done"):
-                await until(sw, runs[name].id, "waiting")
-                assert (await sw.explain(runs[name].id)).code == "unknown"
-            await sw.signal(runs["ask-retry"].id, "resolve:charge", {"action": "retry"})
-            done = {"action": "complete", "output": "by hand"}
-            await sw.signal(runs["ask-done"].id, "resolve:charge", done)
-            assert await runs["ask-retry"].result() == "charged ask-retry"
-            assert await runs["ask-done"].result() == "by hand"
-    assert {name: executions.count(name) for name in hows} == {
-        "fail": 1, "retry": 2, "ask-retry": 2, "ask-done": 1,
-    }  # fmt: skip
 
 
 async def test_now_stays_the_same_on_replay(world: World, clock: Any) -> None:

@@ -11,7 +11,7 @@ import pytest
 from stepwell import RunFailed, RunNotFound, WaitTimedOut, workflow
 from stepwell.kernel.clock import to_datetime
 from tests.conftest import World
-from tests.engine.support import double, echo, eventually, until
+from tests.engine.support import eventually, until
 
 
 @workflow
@@ -33,13 +33,12 @@ async def test_a_sleeping_run_survives_a_restart(world: World, clock: Any) -> No
         await ctx.step("after", count, "after")
         return "rested"
 
-    async with world([sleeper]) as sw:
-        async with sw.worker():
-            run = await sw.start("sleeper")
-            await until(sw, run.id, "waiting")
-            explanation = await sw.explain(run.id)
-            assert explanation.code == "sleep"
-            assert explanation.details["step"] == "nap"
+    async with world([sleeper]) as sw, sw.worker():
+        run = await sw.start("sleeper")
+        await until(sw, run.id, "waiting")
+        explanation = await sw.explain(run.id)
+        assert explanation.code == "sleep"
+        assert explanation.details["step"] == "nap"
     clock.advance("1d")
     async with world([sleeper]) as sw:
         async with sw.worker():
@@ -193,9 +192,7 @@ async def test_earlier_events_are_seen_only_with_lookback(world: World, clock: A
         clock.advance("1m")
         plain = await sw.start("listen", {"event": "news"})
         recent = await sw.start("listen", {"event": "news", "lookback": "5m"})
-        matched = await sw.start(
-            "listen", {"event": "news", "lookback": "1h", "match": {"n": 1}}
-        )
+        matched = await sw.start("listen", {"event": "news", "lookback": "1h", "match": {"n": 1}})
         assert await recent.result() == {"n": 2}
         assert await matched.result() == {"n": 1}
         await until(sw, plain.id, "waiting")
@@ -229,106 +226,6 @@ async def test_an_event_emitted_by_a_run_wakes_another(world: World) -> None:
         assert [s.key for s in await sw.steps(speaker.id)] == ["emit:spoken", "emit:spoken#2"]
 
 
-async def test_waits_and_steps_and_sleeps_can_be_gathered(world: World, clock: Any) -> None:
-    @workflow
-    async def many(ctx: Any, input: Any) -> Any:
-        return await asyncio.gather(
-            ctx.step("step", double, 2),
-            ctx.wait_for_event("event"),
-            ctx.sleep("sleep", "1h"),
-            ctx.run_child("child", "leaf", {"n": 3}),
-            ctx.wait_for_event("never", timeout="30m"),
-        )
-
-    @workflow
-    async def leaf(ctx: Any, input: Any) -> Any:
-        await ctx.sleep("nap", "10m")
-        return input["n"]
-
-    async with world([many, leaf]) as sw:
-        async with sw.worker():
-            run = await sw.start("many")
-            await until(sw, run.id, "waiting")
-            await sw.signal(run.id, "event", "hello")
-        clock.advance("15m")
-        async with sw.worker():
-            await asyncio.sleep(0)
-            await until(sw, run.id, "waiting")
-        clock.advance("2h")
-        async with sw.worker():
-            assert await run.result() == [4, "hello", None, 3, None]
-
-
-async def test_which_of_several_came_first_is_the_same_on_replay(
-    world: World, clock: Any
-) -> None:
-    winners: list[list[str]] = []
-
-    @workflow
-    async def race(ctx: Any, input: Any) -> Any:
-        names = ["a", "b", "c"]
-        tasks = {asyncio.create_task(ctx.wait_for_event(name)): name for name in names}
-        done, pending = await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
-        first = sorted(tasks[task] for task in done)
-        for task in pending:
-            task.cancel()
-        winners.append(first)
-        later = await ctx.wait_for_event("a")
-        return [first, later]
-
-    async with world([race]) as sw:
-        async with sw.worker():
-            run = await sw.start("race")
-            await until(sw, run.id, "waiting")
-            await sw.signal(run.id, "c", "c!")
-            await eventually(lambda: winners)
-            while (await sw.explain(run.id)).details.get("step") != "a#2":
-                await asyncio.sleep(0.001)
-        async with sw.worker():
-            # The wait for a that lost the race must not swallow this.
-            await sw.signal(run.id, "a", "a!")
-            assert await run.result() == [["c"], "a!"]
-    assert len(winners) >= 2
-    assert all(winner == ["c"] for winner in winners)
-
-
-async def test_the_order_of_parallel_results_is_the_same_on_replay(world: World) -> None:
-    orders: list[list[int]] = []
-    gates = [asyncio.Event() for _ in range(5)]
-
-    async def gated(i: int) -> int:
-        await gates[i].wait()
-        return i
-
-    @workflow
-    async def fan(ctx: Any, input: Any) -> Any:
-        order: list[int] = []
-
-        async def branch(i: int) -> None:
-            order.append(await ctx.step(f"s{i}", gated, i))
-
-        await asyncio.gather(*(branch(i) for i in range(5)))
-        orders.append(order)
-        await ctx.wait_for_event("go")
-        return order
-
-    async with world([fan]) as sw:
-        async with sw.worker():
-            run = await sw.start("fan")
-            for i in (3, 1, 4, 0, 2):
-                await until(sw, run.id, "running")
-                gates[i].set()
-                while len([s for s in await sw.steps(run.id) if s.status == "completed"]) < (
-                    [3, 1, 4, 0, 2].index(i) + 1
-                ):
-                    await asyncio.sleep(0.001)
-            await until(sw, run.id, "waiting")
-        async with sw.worker():
-            await sw.signal(run.id, "go")
-            assert await run.result() == [3, 1, 4, 0, 2]
-    assert orders[0] == orders[-1] == [3, 1, 4, 0, 2]
-
-
 async def test_emit_against_wait_loses_nothing(world: World) -> None:
     """Runs register while events of the same name pour in; each must get the next one."""
     async with world([listen]) as sw, sw.worker():
@@ -347,74 +244,3 @@ async def test_a_signal_to_an_unknown_run_is_an_error(world: World) -> None:
             with pytest.raises(RunNotFound) as missing:
                 await call
             assert missing.value.code == "run_not_found"
-
-
-async def test_user_code_cannot_swallow_a_suspension(world: World) -> None:
-    tries = []
-
-    @workflow
-    async def stubborn(ctx: Any, input: Any) -> Any:
-        while True:
-            try:
-                tries.append(1)
-                return await ctx.wait_for_event("go")
-            except Exception:
-                tries.append("swallowed")
-
-    async with world([stubborn]) as sw:
-        async with sw.worker():
-            run = await sw.start("stubborn")
-            await until(sw, run.id, "waiting")
-        async with sw.worker():
-            await sw.signal(run.id, "go", "ok")
-            assert await run.result() == "ok"
-    assert "swallowed" not in tries
-
-
-async def test_a_change_of_code_is_safe_with_patched(world: World) -> None:
-    @workflow(name="evolving")
-    async def old(ctx: Any, input: Any) -> Any:
-        await ctx.step("a", echo, 1)
-        await ctx.wait_for_event("go")
-        return "old way"
-
-    @workflow(name="evolving")
-    async def new(ctx: Any, input: Any) -> Any:
-        await ctx.step("a", echo, 1)
-        if await ctx.patched("more"):
-            await ctx.step("b", echo, 2)
-        await ctx.wait_for_event("go")
-        return "new way" if await ctx.patched("more") else "old way"
-
-    async with world([old]) as sw, sw.worker():
-        before = await sw.start("evolving")
-        await until(sw, before.id, "waiting")
-    async with world([new]) as sw:
-        async with sw.worker():
-            after = await sw.start("evolving")
-            await until(sw, after.id, "waiting")
-        async with sw.worker():
-            await sw.signal(before.id, "go")
-            await sw.signal(after.id, "go")
-            assert await sw.result(before.id) == "old way"
-            assert await sw.result(after.id) == "new way"
-
-
-async def test_a_journal_that_does_not_fit_the_code_is_named(world: World) -> None:
-    @workflow(name="changed")
-    async def old(ctx: Any, input: Any) -> Any:
-        await ctx.step("thing", echo, 1)
-        await ctx.wait_for_event("go")
-
-    @workflow(name="changed")
-    async def new(ctx: Any, input: Any) -> Any:
-        await ctx.sleep("thing", 1)
-
-    async with world([old]) as sw, sw.worker():
-        run = await sw.start("changed")
-        await until(sw, run.id, "waiting")
-    async with world([new]) as sw, sw.worker():
-        await sw.signal(run.id, "go")
-        with pytest.raises(RunFailed) as failed:
-            await sw.result(run.id)
-        assert failed.value.error.type == "journal_mismatch"

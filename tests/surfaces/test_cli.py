@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
+import apsw
 import click
 import pytest
 from click.testing import CliRunner
@@ -191,6 +192,17 @@ def test_migrate_fills_an_empty_store_and_is_done_the_second_time(cli: Cli) -> N
     assert cli.ok("migrate")["applied"]
     assert cli.ok("migrate")["applied"] == []
     assert "up to date" in cli("migrate").stdout
+
+
+def test_a_store_of_a_newer_stepwell_exits_with_40(lite: Cli) -> None:
+    lite.ok("migrate")
+    db = apsw.Connection(str(lite.folder / "stepwell.db"))
+    db.execute("INSERT INTO migrations VALUES (9999, 'from_the_future')")
+    db.close()
+    for words in (("runs", "list"), ("migrate",)):
+        done = lite(*words, "--json")
+        assert done.exit_code == 40
+        assert done.document["error"]["code"] == "schema_too_new"
 
 
 # -- looking -----------------------------------------------------------------------------

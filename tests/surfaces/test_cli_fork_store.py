@@ -133,7 +133,7 @@ def test_a_database_that_others_use_is_not_copied(cli: Cli) -> None:
             await connection.close()
         assert done.exit_code == 40
         assert done.document["error"]["code"] == "store_unavailable"
-        assert "1 connection" in done.document["error"]["message"]
+        assert "connections: 1" in done.document["error"]["message"]
 
     asyncio.run(copy_while_connected())
     cli.ok("fork-store", cli.store, copy)

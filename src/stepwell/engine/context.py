@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from datetime import datetime
@@ -13,31 +12,29 @@ import msgspec
 
 from stepwell.engine.calls import current_step
 from stepwell.engine.execution import Execution
-from stepwell.engine.failures import describe_child_failure, describe_failure, recorded_failure
+from stepwell.engine.failures import describe_child_failure, describe_failure
+from stepwell.engine.journaling import Journaling, WaitOutcome, anchor, value_of
 from stepwell.engine.starting import Starter
 from stepwell.engine.stepcall import OnUnknown, StepCall, entry_of
 from stepwell.errors import ContextMisuse, InvalidInput, StepwellError, WaitTimedOut
-from stepwell.kernel.changes import Change, JournalRow, OpenWait, RecordStep, StartRun, WaitRow
-from stepwell.kernel.clock import SECOND, to_datetime, to_micros
+from stepwell.kernel.changes import Change, OpenWait, RecordStep, StartRun, WaitRow
+from stepwell.kernel.clock import SECOND, moment, to_micros
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.matching import term_of
-from stepwell.kernel.names import check_step_name, check_text
+from stepwell.kernel.names import check_text
 from stepwell.kernel.retry import Retry
 from stepwell.kernel.states import SETTLED
 
-# The last operation this branch of the program came back from; it names readings of the clock.
-_anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
 
-
-class Context:
+class Context(Journaling):
     """Handed to every program as `ctx`. Each operation is journaled under its name."""
 
     def __init__(
         self, execution: Execution, starter: Starter, threads: Executor,
         retry: Retry, max_result_bytes: int,
     ) -> None:  # fmt: skip
-        self._execution = execution
+        super().__init__(execution)
         self._starter = starter
         self._threads = threads
         self._retry = retry
@@ -75,18 +72,18 @@ class Context:
         if current_step.get() is not None:
             at = execution.clock.now()
         else:
-            key, seq = execution.next_key(f"now:{_anchor.get()}")
+            key, seq = execution.next_key(f"now:{anchor.get()}")
             entry = execution.entry(key, "now")
             if entry is None:
                 at = execution.clock.now()
                 execution.note(
-                    RecordStep(execution.held, key, seq, "now", "completed", 1, str(at), None, at, at)
+                    RecordStep(
+                        execution.held, key, seq, "now", "completed", 1, str(at), None, at, at
+                    )
                 )
             else:
                 at = int(entry.output or 0)
-        moment = to_datetime(at)
-        assert moment is not None
-        return moment
+        return moment(at)
 
     # -- steps ---------------------------------------------------------------------------
 
@@ -176,9 +173,11 @@ class Context:
             )  # fmt: skip
             entry = await self._wait(
                 opening,
-                lambda row: ("timed_out", None, None)
-                if row.result is None
-                else ("completed", row.result, None),
+                lambda row: (
+                    ("timed_out", None, None)
+                    if row.result is None
+                    else ("completed", row.result, None)
+                ),
             )
             await self._settled(entry)
         else:
@@ -187,7 +186,7 @@ class Context:
             if raise_on_timeout:
                 raise WaitTimedOut(f"No event came for {key!r} in time.", step=key)
             return None
-        return _value(entry)
+        return value_of(entry)
 
     async def emit(
         self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
@@ -243,11 +242,9 @@ class Context:
                 execution.leave()
         else:
             await self._replay(entry)
-        return ChildHandle(self, key, _value(entry))
+        return ChildHandle(self, key, value_of(entry))
 
-    async def run_child(
-        self, name: str, definition: str, input: Any = None, **options: Any
-    ) -> Any:
+    async def run_child(self, name: str, definition: str, input: Any = None, **options: Any) -> Any:
         """Start a run and wait for its output; raises RunFailed and its kin if it has none."""
         key, seq = self._begin(name)
         execution = self._execution
@@ -336,53 +333,6 @@ class Context:
             execution.leave()
         return True
 
-    # -- how operations end --------------------------------------------------------------
-
-    def _begin(self, name: str) -> tuple[str, int]:
-        if current_step.get() is not None:
-            raise ContextMisuse(
-                f"{name!r} was called inside a step function; durable operations belong in the "
-                "workflow function, or in a child run."
-            )
-        return self._execution.next_key(check_step_name(name))
-
-    async def _replay(self, entry: JournalRow) -> Any:
-        if entry.status == "skipped":
-            # The program gave this up before and will do so again; until then it waits.
-            await asyncio.get_running_loop().create_future()
-        await self._execution.deliveries.replayed(entry.position)
-        return self._outcome(entry)
-
-    async def _settled(self, entry: JournalRow) -> Any:
-        await self._execution.deliveries.recorded(entry.position)
-        return self._outcome(entry)
-
-    def _outcome(self, entry: JournalRow) -> Any:
-        _anchor.set(entry.key)
-        if entry.status == "failed":
-            assert entry.error is not None
-            raise recorded_failure(entry.error)
-        return _value(entry)
-
-    async def _wait(
-        self, opening: OpenWait, outcome: Callable[[WaitRow], tuple[str, str | None, str | None]],
-        *companions: Change,
-    ) -> JournalRow:  # fmt: skip
-        """Wait, then record how the wait ended."""
-        execution = self._execution
-        row = await execution.wait(opening.key, opening, *companions)
-        execution.enter()
-        try:
-            status, output, error = outcome(row)
-            record = RecordStep(
-                execution.held, opening.key, opening.seq, opening.kind, status, 1, output, error,
-                row.created_at or opening.created_at, execution.clock.now(), settles=True,
-            )  # fmt: skip
-            await execution.record(record)
-        finally:
-            execution.leave()
-        return entry_of(record)
-
 
 class ChildHandle:
     """A child run that was started."""
@@ -397,21 +347,16 @@ class ChildHandle:
         return await self._context._child_result(self._key, self.id)
 
 
-def _child_outcome(
-    key: str, opening: OpenWait
-) -> Callable[[WaitRow], tuple[str, str | None, str | None]]:
+def _child_outcome(key: str, opening: OpenWait) -> WaitOutcome:
     def outcome(row: WaitRow) -> tuple[str, str | None, str | None]:
-        assert row.result is not None and opening.child_run_id is not None
+        assert row.result is not None
+        assert opening.child_run_id is not None
         status, output, error = msgspec.json.decode(row.result)
         if status == "completed":
             return "completed", output, None
         return "failed", None, describe_child_failure(status, opening.child_run_id, error, key)
 
     return outcome
-
-
-def _value(entry: JournalRow) -> Any:
-    return None if entry.output is None else decode(entry.output)
 
 
 def _later(now: int, duration: Duration | None, what: str) -> int | None:

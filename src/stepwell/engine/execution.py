@@ -76,6 +76,10 @@ class Execution:
         self._unseen_waits = len(self.waits)
 
     @property
+    def departed(self) -> bool:
+        return self.state == "gone"
+
+    @property
     def run_id(self) -> str:
         return self.claimed.id
 
@@ -131,14 +135,14 @@ class Execution:
 
     async def record(self, *changes: Change) -> list[Any]:
         """Make changes durable; raises when the run is no longer held."""
-        if self.state == "gone":
+        if self.departed:
             raise self.leaving()
         if self._notes:
             changes, self._notes = (*self._notes, *changes), []
         outcomes = await self.writer.submit(*changes)
         if fenced(outcomes):
             self.stop()
-        if self.state == "gone":
+        if self.departed:
             raise self.leaving()
         return outcomes
 

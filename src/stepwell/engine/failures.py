@@ -86,7 +86,8 @@ def _class_for(path: str) -> type[StepFailed]:
             found = getattr(found, part)
         if not issubclass(found, Exception) or issubclass(found, StepFailed):
             return StepFailed
-        mixed = type(found.__name__, (StepFailed, found), {"__module__": found.__module__})
+        space = {"__module__": found.__module__}
+        mixed: type[StepFailed] = type(found.__name__, (StepFailed, found), space)
         mixed.__new__(mixed)
     except Exception:
         return StepFailed

@@ -11,7 +11,7 @@ def host_name() -> str:
     """The host, its boot, and the process namespace: within it, process ids can be compared."""
     boot = _read("/proc/sys/kernel/random/boot_id")
     try:
-        namespace = os.readlink("/proc/self/ns/pid")
+        namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
         namespace = ""
     return "/".join(part for part in (socket.gethostname(), boot, namespace) if part)

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import logging
 import os
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
@@ -148,11 +148,11 @@ class Worker:
         """Renew the lease; a worker that cannot drops everything and begins anew."""
         while True:
             await sleep(self._clock, self._lease_seconds / 3)
-            asked_at = self._clock.now()
+            asked_at, worker_id = self._clock.now(), self.id
             alive: bool | None = None
             try:
                 alive = await asyncio.wait_for(
-                    self._store.heartbeat(self.id, self._lease_seconds), self._lease_seconds
+                    self._store.heartbeat(worker_id, self._lease_seconds), self._lease_seconds
                 )
                 if alive:
                     self._renewed_at = asked_at
@@ -161,19 +161,21 @@ class Worker:
             except (StepwellError, TimeoutError) as error:
                 log.warning("Worker %s could not renew its lease: %s", self.id, error)
             expired = self._clock.now() - self._renewed_at > self._lease_seconds * SECOND
-            if (alive is False or expired) and self._enlisting is None:
-                self._lose_lease()
+            if alive is False or expired:
+                self._lose_lease(worker_id)
 
-    def _lose_lease(self) -> None:
+    def _lose_lease(self, worker_id: str) -> None:
         """Let go of everything, then come back as another worker."""
-        if self._enlisting is None and not self._stopping:
-            log.warning("Worker %s lost its lease and lets go of its runs.", self.id)
+        if worker_id == self.id and self._enlisting is None and not self._stopping:
+            log.warning("Worker %s lost its lease and lets go of its runs.", worker_id)
             self.drop_all()
-            self._enlisting = asyncio.get_running_loop().create_task(self._begin_anew())
+            self._enlisting = asyncio.get_running_loop().create_task(self._begin_anew(worker_id))
 
-    async def _begin_anew(self) -> None:
+    async def _begin_anew(self, lost_id: str) -> None:
         while True:
             try:
+                # A claim may still be under way in the old name: whatever it gets is free again.
+                await self._store.retire([lost_id])
                 await self._enlist()
                 break
             except StepwellError:
@@ -199,9 +201,9 @@ class Worker:
                 fences = {run_id: fence for run_id, _, fence in held}
                 for run_id in await self._store.lost(held):
                     execution = self._active.get(run_id)
-                    if execution is not None and execution.held.fence == fences[run_id]:
-                        if execution.state == "active":
-                            self.let_go(run_id)
+                    current = execution is not None and execution.held.fence == fences[run_id]
+                    if current and execution is not None and execution.state == "active":
+                        self.let_go(run_id)
 
     # -- claiming ------------------------------------------------------------------------
 
@@ -221,11 +223,15 @@ class Worker:
         ask = ClaimRuns(
             self._workspace_id, self.id, self._program_names, room, now, sweep, list(self._active)
         )
-        self._writer.submit(ask).add_done_callback(self._on_claimed)
+        submitted = self._writer.submit(ask)
+        submitted.add_done_callback(lambda done: self._on_claimed(done, ask.worker_id))
 
-    def _on_claimed(self, done: asyncio.Future[list[Any]]) -> None:
+    def _on_claimed(self, done: asyncio.Future[list[Any]], worker_id: str) -> None:
         self._claiming = False
         if done.cancelled() or self._enlisting is not None:
+            return
+        if worker_id != self.id:
+            self.look()
             return
         if self._stopping:
             if done.exception() is None:
@@ -237,7 +243,7 @@ class Worker:
             return
         claimed = done.result()[0]
         if claimed.lease_lost:
-            self._lose_lease()
+            self._lose_lease(worker_id)
             return
         for run in claimed.runs:
             self._take(run)
@@ -346,5 +352,3 @@ class Worker:
         if execution is not None:
             execution.stop()
             self.look()
-
-

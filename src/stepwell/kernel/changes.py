@@ -155,7 +155,7 @@ class SendSignal(msgspec.Struct):
 
 
 class CancelRun(msgspec.Struct):
-    """The end of a run and all its children, asked for from outside. Outcome: whether it ended it."""
+    """The end of a run and its children, asked for from outside. Outcome: whether it did."""
 
     run_id: str
     workspace_id: str

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from typing import Protocol
 
 SECOND = 1_000_000
@@ -68,8 +68,13 @@ async def sleep(clock: Clock, seconds: float) -> None:
         timer.cancel()
 
 
+def moment(at: int) -> datetime:
+    """Microseconds as a datetime in UTC, exactly."""
+    return datetime(1970, 1, 1, tzinfo=UTC) + timedelta(microseconds=at)
+
+
 def to_datetime(at: int | None) -> datetime | None:
-    return None if at is None else datetime.fromtimestamp(at / SECOND, UTC)
+    return None if at is None else moment(at)
 
 
 def to_micros(at: datetime) -> int:

@@ -7,7 +7,9 @@ from typing import Literal
 RunStatus = Literal[
     "pending", "running", "waiting", "completed", "failed", "cancelled", "timed_out"
 ]
-StepStatus = Literal["running", "retrying", "waiting", "completed", "failed", "timed_out", "skipped"]
+StepStatus = Literal[
+    "running", "retrying", "waiting", "completed", "failed", "timed_out", "skipped"
+]
 
 ENDED: frozenset[str] = frozenset({"completed", "failed", "cancelled", "timed_out"})
 SETTLED: frozenset[str] = frozenset({"completed", "failed", "timed_out", "skipped"})

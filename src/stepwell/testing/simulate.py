@@ -20,7 +20,9 @@ def attempt(seed: int) -> tuple[int, str | None]:
 
 
 def main(arguments: list[str] | None = None) -> int:
-    parser = argparse.ArgumentParser(prog="python -m stepwell.testing.simulate", description=__doc__)
+    parser = argparse.ArgumentParser(
+        prog="python -m stepwell.testing.simulate", description=__doc__
+    )
     parser.add_argument("--seeds", type=int, default=2000, help="how many seeds to run")
     parser.add_argument("--first", type=int, default=0, help="the first seed")
     parser.add_argument("--seed", type=int, help="run this one seed only")

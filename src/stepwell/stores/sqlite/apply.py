@@ -112,9 +112,7 @@ def _log_attempts(db: apsw.Connection, found: list[tuple[int, LogAttempt]], _: C
 
 
 def _end_runs(db: apsw.Connection, found: list[tuple[int, EndRun]], done: Committed) -> None:
-    endings = [
-        Ending(c.held.run_id, c.status, c.output, c.error, c.completed_at) for _, c in found
-    ]
+    endings = [Ending(c.held.run_id, c.status, c.output, c.error, c.completed_at) for _, c in found]
     finish(db, endings, done, tidy=True)
 
 
@@ -144,7 +142,9 @@ def _watch_waits(db: apsw.Connection, found: list[tuple[int, WatchWaits]], done:
     done.due = True
 
 
-def _release_runs(db: apsw.Connection, found: list[tuple[int, ReleaseRun]], done: Committed) -> None:
+def _release_runs(
+    db: apsw.Connection, found: list[tuple[int, ReleaseRun]], done: Committed
+) -> None:
     run(
         db,
         """UPDATE runs SET owner = NULL, due_at = created_at

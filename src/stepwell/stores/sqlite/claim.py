@@ -165,9 +165,7 @@ def _admit(
     return True
 
 
-def _load(
-    db: apsw.Connection, picked: list[str], nudged: set[str], now: int
-) -> list[ClaimedRun]:
+def _load(db: apsw.Connection, picked: list[str], nudged: set[str], now: int) -> list[ClaimedRun]:
     """The claimed runs in order, with input, journal and waits."""
     ids = pack([*nudged, *picked])
     rows = unpack(
@@ -192,8 +190,8 @@ def _load(
         replayed = pack([run_id for run_id in known if run_id not in nudged])
         for run_id, journal in all_rows(
             db,
-            """SELECT run_id, json_group_array(json_array(key, seq, position, kind, status, attempts,
-                   output, error, started_at, completed_at))
+            """SELECT run_id, json_group_array(json_array(key, seq, position, kind, status,
+                   attempts, output, error, started_at, completed_at))
                FROM steps WHERE run_id IN (SELECT value FROM json_each(?)) GROUP BY run_id""",
             replayed,
         ):

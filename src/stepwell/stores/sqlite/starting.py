@@ -9,9 +9,7 @@ from stepwell.stores.sqlite.ending import wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
 
-def start(
-    db: apsw.Connection, starts: list[StartRun], done: Committed
-) -> list[tuple[str, bool]]:
+def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[tuple[str, bool]]:
     """Insert runs; the id of each, and whether it is new."""
     # A start whose acknowledgement was lost is sent again: its run is there already.
     new = set(
@@ -108,8 +106,9 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
-        condition = """s.status IN ('completed', 'timed_out') OR (s.status = 'failed' AND s.position < coalesce(
-            (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
+        condition = """s.status IN ('completed', 'timed_out')
+            OR (s.status = 'failed' AND s.position < coalesce(
+                (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
     else:
         condition = """s.status IN ('completed', 'failed', 'timed_out') AND s.seq <
             (SELECT seq FROM steps WHERE run_id = ?2 AND key = ?3

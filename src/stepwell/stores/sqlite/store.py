@@ -150,7 +150,8 @@ class SqliteStore:
         def work(db: apsw.Connection) -> bool:
             run(
                 db,
-                "UPDATE workers SET heartbeat_at = ?1, expires_at = ?2 WHERE id = ?3 AND expires_at > ?1",
+                """UPDATE workers SET heartbeat_at = ?1, expires_at = ?2
+                   WHERE id = ?3 AND expires_at > ?1""",
                 now,
                 now + int(lease_seconds * SECOND),
                 worker_id,
@@ -165,7 +166,8 @@ class SqliteStore:
         await self._write.run(
             lambda db: run(
                 db,
-                "UPDATE workers SET expires_at = min(expires_at, ?) WHERE id IN (SELECT value FROM json_each(?))",
+                """UPDATE workers SET expires_at = min(expires_at, ?)
+                   WHERE id IN (SELECT value FROM json_each(?))""",
                 now,
                 ids,
             )

@@ -162,13 +162,16 @@ class _Simulation:
         deadline = asyncio.get_running_loop().time() + PATIENCE
         while True:
             self._check_limits()
-            live = self.db.execute(
-                "SELECT id FROM runs WHERE completed_at IS NULL ORDER BY id"
-            ).fetchall()
+            live = [
+                str(row[0])
+                for row in self.db.execute(
+                    "SELECT id FROM runs WHERE completed_at IS NULL ORDER BY id"
+                )
+            ]
             if not live:
                 return
             if asyncio.get_running_loop().time() > deadline:
-                for (run_id,) in live:
+                for run_id in live:
                     why = await stepwell.explain(run_id)
                     self.problems.append(f"{run_id} is stuck: {why.code}: {why.message}")
                 return

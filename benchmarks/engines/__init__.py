@@ -1,0 +1,1 @@
+"""One module per engine, each run by that engine's own interpreter."""

@@ -1,0 +1,100 @@
+"""The targets of the comparison, the rows of its table, and the words below it, as data."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+STORES = ("sqlite", "postgres")
+
+
+@dataclass(frozen=True)
+class Target:
+    """`contender`'s `metric` is at least, or at most, `factor` times the other figure, if any."""
+
+    workload: str
+    label: str
+    metric: str
+    contender: str
+    at_least: bool
+    factor: float
+    of_contender: str = ""
+    of_metric: str = ""
+
+
+def _targets() -> Iterator[Target]:
+    speed = ("w1", "1,000 runs × 5 steps, steps/s", "steps_per_second")
+    yield Target(*speed, "stepwell-sqlite", True, 60, "dbos-sqlite")
+    yield Target(*speed, "stepwell-postgres", True, 45, "dbos-postgres")
+    yield Target(*speed, "stepwell-postgres", True, 12, "absurd")
+    yield Target(*speed, "stepwell-postgres", True, 8, "restate")
+    for store in STORES:
+        us = f"stepwell-{store}"
+        for steps in (1, 10):
+            idle = ("w2", f"idle p50 of {steps} step{'s'[: steps > 1]}, ms", f"p50_ms_{steps}", us)
+            yield Target(*idle, False, 0.25, f"dbos-{store}")
+            yield Target(*idle, False, 0.5, "restate")
+        for steps in (1_000, 5_000):
+            chain = ("w3", f"one run of {steps:,} steps, ms/step", f"ms_per_step_{steps}", us)
+            yield Target(*chain, False, 2, f"commit-{store}", "ms_per_commit")
+        yield Target(*chain, False, 1.2, us, "ms_per_step_1000")
+        park = ("w4", "park 10,000 sleepers, s", "park_seconds_10000", us)
+        yield Target(*park, False, 0.1, "best peer")
+        yield Target("w4", "memory per sleeper, KB", "kb_per_sleeper", us, False, 3)
+        yield Target("w4", "wake 1,000, lateness p99, ms", "wake_p99_ms", us, False, 200)
+        signals = ("w5", "signals/s", "signals_per_second", us)
+        yield Target(*signals, True, 5, "best peer")
+        yield Target("w6", "500 parallel steps, s", "seconds", us, False, 0.5, "best peer")
+        yield Target("w7", "steps missing after SIGKILL", "missing", us, False, 0)
+        yield Target(
+            "w7", "steps repeated, beside in flight", "repeated", us, False, 1, us, "in_flight"
+        )
+        yield Target("w7", "restart to done, s", "seconds", us, False, 3)
+        yield Target("w8", "import and worker ready, s", "ready_seconds", us, False, 0.6)
+        yield Target("w8", "idle, % of a core", "idle_cpu_percent", us, False, 1)
+        yield Target("w8", "idle, MB", "rss_mb", us, False, 60)
+        full = ("claim", "W1 beside finished runs, steps/s", "full_steps_per_second", us)
+        yield Target(*full, True, 0.8, us, "empty_steps_per_second")
+        yield Target("claim", "the plan uses the live index", "uses_live_index", us, True, 1)
+
+
+TARGETS = tuple(_targets())
+
+ROWS = (
+    ("w1", "steps_per_second", "1,000 runs × 5 steps, steps/s"),
+    ("w2", "p50_ms_1", "start to result, 1 step, p50 ms"),
+    ("w2", "p50_ms_10", "start to result, 10 steps, p50 ms"),
+    ("w3", "ms_per_step_1000", "one run of 1,000 steps, ms/step"),
+    ("w3", "ms_per_step_5000", "one run of 5,000 steps, ms/step"),
+    ("w4", "park_seconds_10000", "park 10,000 sleepers, s"),
+    ("w4", "kb_per_sleeper", "memory per sleeper, KB"),
+    ("w4", "wake_p50_ms", "wake 1,000 at once, lateness p50 ms"),
+    ("w4", "wake_p99_ms", "wake 1,000 at once, lateness p99 ms"),
+    ("w5", "signals_per_second", "1,000 waiting, signals/s"),
+    ("w6", "seconds", "500 parallel steps of 10 ms, s"),
+    ("w7", "seconds", "SIGKILL, restart to done, s"),
+    ("w7", "missing", "steps missing"),
+    ("w7", "repeated", "steps repeated"),
+    ("w8", "ready_seconds", "import and worker ready, s"),
+    ("w8", "idle_cpu_percent", "idle, % of a core"),
+    ("w8", "rss_mb", "idle, MB"),
+)
+
+METHOD = """\
+Everything is durable: every commit is on disk before it is answered (SQLite WAL with
+`synchronous=FULL`, PostgreSQL with its defaults, Restate with its write-ahead log synced). One
+worker process each. Every workload starts on an empty store with one short run to warm up.
+
+- **DBOS** runs steps as plain functions on a pool of threads, which was its fastest way here, and
+  on SQLite in WAL mode, which it does not choose itself but which makes it half as fast again.
+  W7 goes through its queue, since runs it did not yet accept cannot be recovered. It holds
+  sleeping and waiting runs in memory.
+- **Absurd** has one thread with a connection per slot, claiming four tasks at a time, polling
+  every 20 ms (0.25 s, its default, when idle in W8); results are polled for every 2 ms. Its claim
+  timeout is 10 s, not 120 s, so that W7 does not wait longer. W6 uses its asynchronous client.
+- **Restate** has 4 partitions instead of 24, which suits two cores, and its service on Hypercorn
+  with uvloop as its documentation advises, with the client in another process. Its sleepers
+  suspend at once, its waiters stay connected, whichever is faster. W7 kills the service, not the
+  server, as the others lose their worker, not their database; W8 looks at the service alone.
+- Concurrency is swept with 300 runs for peers. W7, W8 and the 5,000 steps of W3, which no target
+  compares with, peers do once."""

@@ -1,0 +1,42 @@
+"""The command line: every command, its help, and what its exit code means."""
+
+from __future__ import annotations
+
+import click
+
+from stepwell.cli.demo import demo
+from stepwell.cli.exits import Commands
+from stepwell.cli.runs import runs
+from stepwell.cli.stores import fork_store, migrate
+from stepwell.cli.workers import worker, workers
+
+__all__ = ["main"]
+
+
+@click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(package_name="stepwell")
+def main() -> None:
+    """Durable workflows: start runs, watch them, and run the workers that execute them.
+
+    \b
+    Try it:
+      stepwell demo
+      stepwell worker examples.onboarding
+      stepwell runs start onboard-user '{"email": "a@b.c"}'
+      stepwell runs list
+
+    The store is --store, else the variable STEPWELL_STORE, else
+    sqlite:///.stepwell/stepwell.db below the working directory. With --json every command
+    writes one JSON document to standard output, errors too: {"error": {"code", "message"}}.
+
+    \b
+    Exit codes:
+      0   done
+      10  input error: a bad value, or no such run, step or definition
+      20  usage error: an unknown command or option, or an argument missing
+      40  execution failure: the run did not complete, or the store cannot be reached
+    """
+
+
+for command in (worker, workers, runs, migrate, fork_store, demo):
+    main.add_command(command)

@@ -1,0 +1,117 @@
+"""Arguments that commands share, and how their texts are read."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime, timedelta
+from typing import Any, TypeVar
+
+import click
+
+from stepwell.errors import InvalidDuration, InvalidInput
+from stepwell.kernel.codec import decode
+from stepwell.kernel.durations import seconds
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+_store = click.option(
+    "--store",
+    metavar="URL",
+    help="Where runs are kept; else STEPWELL_STORE, else sqlite:///.stepwell/stepwell.db.",
+)
+as_json = click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
+run_id = click.argument("run_id", metavar="RUN")
+_wait = click.option("--wait", is_flag=True, help="Wait for the run to end and print its output.")
+_timeout = click.option(
+    "--timeout", metavar="DURATION", help="With --wait: how long to wait at most."
+)
+
+
+def common(command: F) -> F:
+    """--store and --json."""
+    return _store(as_json(command))
+
+
+def waiting(command: F) -> F:
+    """--wait and --timeout."""
+    return _wait(_timeout(command))
+
+
+def read_json(text: str, what: str) -> Any:
+    """JSON given as an argument; `-` reads standard input."""
+    if text == "-":
+        text = sys.stdin.read()
+    try:
+        return decode(text)
+    except ValueError as error:
+        raise InvalidInput(
+            f"{what} is not JSON: {error}. Text needs its own quotes: '\"like this\"'."
+        ) from error
+
+
+def read_input(argument: str | None, option: str | None) -> Any:
+    """The input of a run, given as the argument or as --input; `...` if it was not given."""
+    if argument is not None and option is not None:
+        raise click.UsageError("Give the input as an argument or as --input, not as both.")
+    text = argument if argument is not None else option
+    return ... if text is None else read_json(text, "The input")
+
+
+def read_duration(text: str) -> str | float:
+    """A duration as typed; a bare number is seconds."""
+    try:
+        return float(text)
+    except ValueError:
+        return text
+
+
+def read_deadline(text: str) -> str | float | datetime:
+    """A duration, or a time in ISO 8601."""
+    found = read_duration(text)
+    return _iso(found) or found if isinstance(found, str) else found
+
+
+def read_time(text: str, what: str, now: datetime) -> datetime:
+    """A time in ISO 8601, or how long ago."""
+    found = read_duration(text)
+    at = _iso(found) if isinstance(found, str) else None
+    if at is not None:
+        return at
+    try:
+        return now - timedelta(seconds=seconds(found, what))
+    except InvalidDuration as error:
+        raise InvalidInput(
+            f"{what}: {text!r} is no time. Write one like 2026-01-31T12:00:00Z, or how long ago, "
+            'like "90m".'
+        ) from error
+    except OverflowError as error:
+        raise InvalidInput(f"{what}: {text!r} is too long ago.") from error
+
+
+def _iso(text: str) -> datetime | None:
+    try:
+        at = datetime.fromisoformat(text)
+    except ValueError:
+        return None
+    return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
+
+
+def read_fields(pairs: Sequence[str]) -> dict[str, Any] | None:
+    """`user.id=42` as the object it describes; values that are not JSON are text."""
+    found: dict[str, Any] = {}
+    for pair in pairs:
+        path, equals, text = pair.partition("=")
+        *outer, last = path.split(".")
+        if not equals or not all((*outer, last)):
+            raise InvalidInput(f"--input {pair!r}: write it as name=value or outer.inner=value.")
+        inner = found
+        for name in outer:
+            inner = inner.setdefault(name, {})
+            if not isinstance(inner, dict):
+                raise InvalidInput(f"--input {pair!r} contradicts another --input.")
+        try:
+            inner[last] = decode(text)
+        except ValueError:
+            inner[last] = text
+    return found or None

@@ -1,0 +1,96 @@
+"""Exit codes, and how every error becomes one of them."""
+
+from __future__ import annotations
+
+import sys
+import traceback
+from collections.abc import Sequence
+from typing import Any, NamedTuple, NoReturn
+
+import click
+
+from stepwell.cli.output import emit
+from stepwell.errors import RunEndedBadly, StepwellError
+
+OK, INPUT_ERROR, USAGE_ERROR, FAILURE, INTERRUPTED = 0, 10, 20, 40, 130
+
+# What is no fault of the input; any other error of Stepwell's own is.
+_FAILURES = frozenset(
+    {
+        "run_cancelled",
+        "run_failed",
+        "run_timed_out",
+        "schema_too_new",
+        "schema_too_old",
+        "signal_not_delivered",
+        "store_unavailable",
+    }
+)
+
+
+class SignalNotDelivered(StepwellError):
+    """The run had ended before the signal came."""
+
+    code = "signal_not_delivered"
+
+
+class Failure(NamedTuple):
+    """What is said of an error."""
+
+    exit_code: int
+    code: str
+    message: str
+    details: dict[str, Any]
+
+
+class Commands(click.Group):
+    """A group of commands whose errors end in the documented exit codes."""
+
+    def main(
+        self,
+        args: Sequence[str] | None = None,
+        prog_name: str | None = None,
+        complete_var: str | None = None,
+        standalone_mode: bool = True,
+        **extra: Any,
+    ) -> NoReturn:
+        words = list(sys.argv[1:] if args is None else args)
+        # Found by hand, because a command line that cannot be parsed has no parsed options.
+        as_json = "--json" in words
+        try:
+            code = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
+        except click.UsageError as error:
+            if not as_json:
+                error.show()
+                sys.exit(USAGE_ERROR)
+            _say(Failure(USAGE_ERROR, "usage_error", error.format_message(), {}), as_json)
+        except (click.Abort, KeyboardInterrupt):
+            _say(Failure(INTERRUPTED, "interrupted", "Interrupted.", {}), as_json)
+        except Exception as error:
+            _say(failure_of(error), as_json)
+        sys.exit(code if isinstance(code, int) else OK)
+
+
+def failure_of(error: Exception) -> Failure:
+    """What to say of an error, and how to exit."""
+    if isinstance(error, RunEndedBadly):
+        details = {"run_id": error.run_id, "error": error.error}
+        return Failure(FAILURE, error.code, f"Run {error.run_id}: {error}", details)
+    if isinstance(error, StepwellError):
+        exit_code = FAILURE if error.code in _FAILURES else INPUT_ERROR
+        return Failure(exit_code, error.code, error.message, error.details)
+    if isinstance(error, TimeoutError):
+        return Failure(FAILURE, "timeout", str(error), {})
+    if isinstance(error, OSError):
+        return Failure(FAILURE, "os_error", str(error), {})
+    traceback.print_exception(error)
+    return Failure(FAILURE, "internal_error", f"{type(error).__name__}: {error}", {})
+
+
+def _say(failure: Failure, as_json: bool) -> NoReturn:
+    if as_json:
+        said = {"code": failure.code, "message": failure.message}
+        emit({"error": {**said, "details": failure.details} if failure.details else said})
+    else:
+        click.echo(f"Error ({failure.code}): {failure.message}", err=True)
+    sys.exit(failure.exit_code)

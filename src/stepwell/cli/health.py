@@ -1,0 +1,98 @@
+"""Whether anybody works: living workers, their last heartbeat, and runs that nobody claims."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from stepwell.cli.output import count, span
+from stepwell.cli.session import WORKSPACE
+from stepwell.kernel.clock import SECOND, to_datetime
+from stepwell.kernel.run import WorkerInfo
+
+if TYPE_CHECKING:
+    from stepwell.app import Stepwell
+
+OLD_HEARTBEAT_SECONDS = 90
+UNCLAIMED_SECONDS = 10
+# Live runs that are looked at, newest first, pending ones and others; with more than these,
+# numbers are lower bounds.
+LOOKED_AT = 100
+
+
+class Alert(msgspec.Struct):
+    """Something an operator should look at."""
+
+    code: str
+    message: str
+
+
+class Health(msgspec.Struct):
+    """How the workers of a store are."""
+
+    alive: int
+    last_heartbeat_seconds: float | None
+    unclaimed: list[str]
+    unclaimed_is_partial: bool
+    warnings: list[Alert]
+
+    def lines(self) -> list[str]:
+        """What a list of runs or workers begins with."""
+        beat = (
+            "none has reported"
+            if self.last_heartbeat_seconds is None
+            else f"last heartbeat {span(self.last_heartbeat_seconds)} ago"
+        )
+        warned = [f"Warning: {warning.message}" for warning in self.warnings]
+        return [f"{count(self.alive, 'worker')} alive, {beat}.", *warned, ""]
+
+
+async def health_of(stepwell: Stepwell, workers: list[WorkerInfo]) -> Health:
+    """The health of these workers, all there are, and of the queue before them."""
+    now = to_datetime(stepwell.store.clock.now())
+    assert now is not None
+    last = max((worker.heartbeat_at for worker in workers), default=None)
+    age = None if last is None else max((now - last).total_seconds(), 0.0)
+    unclaimed, partial = await _unclaimed(stepwell)
+    health = Health(sum(worker.alive for worker in workers), age, unclaimed, partial, [])
+    health.warnings.extend(_warnings(health))
+    return health
+
+
+async def _unclaimed(stepwell: Stepwell) -> tuple[list[str], bool]:
+    """Runs that have been due for a while and that no worker has taken."""
+    latest = stepwell.store.clock.now() - UNCLAIMED_SECONDS * SECOND
+    found, partial = [], False
+    for statuses in (["pending"], ["running", "waiting"]):
+        page = await stepwell.list_runs(status=statuses, until=to_datetime(latest), limit=LOOKED_AT)
+        partial = partial or page.next_cursor is not None
+        for run in page.items:
+            facts = await stepwell.store.facts(WORKSPACE, run.id)
+            if facts is None or facts.owner is not None or facts.due_at is None:
+                continue
+            if facts.due_at <= latest:
+                found.append(run.id)
+    return found, partial
+
+
+def _warnings(health: Health) -> list[Alert]:
+    found = []
+    age = health.last_heartbeat_seconds
+    if health.alive == 0:
+        found.append(
+            Alert("no_worker", "No worker is alive. Start one: stepwell worker MODULE:NAME")
+        )
+    elif age is not None and age > OLD_HEARTBEAT_SECONDS:
+        found.append(Alert("old_heartbeat", f"The last heartbeat is {span(age)} old."))
+    if health.unclaimed:
+        least = "At least " if health.unclaimed_is_partial else ""
+        runs = count(len(health.unclaimed), "runnable run")
+        found.append(
+            Alert(
+                "unclaimed_runs",
+                f"{least}{runs} unclaimed for more than {UNCLAIMED_SECONDS} s; "
+                f"see: stepwell runs explain {health.unclaimed[0]}",
+            )
+        )
+    return found

@@ -1,0 +1,74 @@
+"""What commands write: JSON documents for programs, tables for people."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Any
+from urllib.parse import urlsplit
+
+import click
+import msgspec
+
+WIDEST = 60
+
+
+def emit(document: Any) -> None:
+    """One JSON document, on one line."""
+    click.echo(compact(document))
+
+
+def compact(value: Any) -> str:
+    """A value as JSON text."""
+    return msgspec.json.encode(value, enc_hook=str).decode()
+
+
+def brief(value: Any, widest: int = WIDEST) -> str:
+    """A value as JSON text, cut off where it would fill the screen."""
+    text = compact(value)
+    return text if len(text) <= widest else text[: widest - 1] + "…"
+
+
+def table(heads: Sequence[str], rows: Sequence[Sequence[object]]) -> list[str]:
+    """Lines with aligned columns."""
+    cells = [list(heads), *([str(cell) for cell in row] for row in rows)]
+    widths = [max(len(row[column]) for row in cells) for column in range(len(heads))]
+    return [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in cells
+    ]
+
+
+def moment(at: datetime | None) -> str:
+    """A time in UTC, to the second."""
+    return "–" if at is None else f"{at:%Y-%m-%d %H:%M:%S}Z"
+
+
+def span(seconds: float) -> str:
+    """A length of time in the unit that suits it."""
+    if seconds < 1:
+        return f"{max(seconds, 0) * 1000:.0f} ms"
+    if seconds < 60:
+        return f"{seconds:.1f} s"
+    minutes, rest = divmod(int(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if hours < 48 else f"{hours // 24} days"
+
+
+def took(started_at: datetime | None, ended_at: datetime | None) -> str:
+    if started_at is None or ended_at is None:
+        return "–"
+    return span((ended_at - started_at).total_seconds())
+
+
+def count(number: int, noun: str) -> str:
+    """`1 worker`, `2 workers`."""
+    return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
+
+
+def without_password(url: str) -> str:
+    """A store's URL as it may be shown."""
+    password = urlsplit(url).password
+    return url.replace(f":{password}@", ":***@", 1) if password else url

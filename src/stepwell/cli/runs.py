@@ -1,0 +1,301 @@
+"""`stepwell runs`: everything one can do with runs."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any, get_args
+
+import click
+
+from stepwell.cli.arguments import (
+    common,
+    read_deadline,
+    read_duration,
+    read_fields,
+    read_input,
+    read_json,
+    read_time,
+    run_id,
+    waiting,
+)
+from stepwell.cli.exits import SignalNotDelivered
+from stepwell.cli.health import Health, health_of
+from stepwell.cli.output import compact, emit
+from stepwell.cli.runtext import list_lines, show_lines
+from stepwell.cli.session import connected
+from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.run import Explanation, Page, Run, Step
+from stepwell.kernel.states import RunStatus
+
+if TYPE_CHECKING:
+    from stepwell.app import RunHandle, Stepwell
+
+
+@click.group()
+def runs() -> None:
+    """Start runs, look at them, and act on them.
+
+    \b
+    Examples:
+      stepwell runs list --status failed --since 1h
+      stepwell runs start onboard-user '{"email": "a@b.c"}' --wait
+      stepwell runs show RUN
+    """
+
+
+# -- looking -----------------------------------------------------------------------------
+
+
+@runs.command("list")
+@click.option(
+    "--status",
+    multiple=True,
+    metavar="STATUS",
+    help=f"One of {', '.join(get_args(RunStatus))}; repeatable.",
+)
+@click.option("--definition", metavar="NAME", help="Only runs of this definition.")
+@click.option(
+    "--since", metavar="TIME", help="Created since then: ISO 8601, or how long ago (90m)."
+)
+@click.option("--until", metavar="TIME", help="Created before then.")
+@click.option(
+    "--input",
+    "fields",
+    multiple=True,
+    metavar="K=V",
+    help="Only runs whose input has this; a.b=1 looks inside; repeatable.",
+)
+@click.option(
+    "--limit", type=int, default=50, show_default=True, help="At most so many, up to 1000."
+)
+@click.option("--cursor", metavar="CURSOR", help="Go on where the previous list ended.")
+@common
+def list_(
+    status: tuple[str, ...], definition: str | None, since: str | None, until: str | None,
+    fields: tuple[str, ...], limit: int, cursor: str | None, store: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """List runs, newest first, led by the health of the workers.
+
+    \b
+    Examples:
+      stepwell runs list
+      stepwell runs list --status failed --status timed_out --since 24h
+      stepwell runs list --definition onboard-user --input user.id=42 --json
+    """
+
+    async def work(stepwell: Stepwell) -> tuple[Health, Page]:
+        now = to_datetime(stepwell.store.clock.now())
+        assert now is not None
+        page = await stepwell.list_runs(
+            status=list(status) or None,
+            definition=definition,
+            since=None if since is None else read_time(since, "--since", now),
+            until=None if until is None else read_time(until, "--until", now),
+            input=read_fields(fields),
+            limit=limit,
+            cursor=cursor,
+        )
+        return await health_of(stepwell, await stepwell.workers()), page
+
+    health, page = connected(store, work)
+    if as_json:
+        emit({"health": health, "items": page.items, "next_cursor": page.next_cursor})
+    else:
+        click.echo("\n".join([*health.lines(), *list_lines(page)]))
+
+
+@runs.command("show")
+@run_id
+@common
+def show(run_id: str, store: str | None, as_json: bool) -> None:
+    """Show a run, its steps with timings and failed attempts, and why it is where it is.
+
+    \b
+    Example:
+      stepwell runs show RUN
+    """
+
+    async def work(stepwell: Stepwell) -> tuple[Run, list[Step], Explanation]:
+        run = await stepwell.get_run(run_id)
+        return run, await stepwell.steps(run_id), await stepwell.explain(run_id)
+
+    run, steps, explanation = connected(store, work)
+    if as_json:
+        emit({"run": run, "steps": steps, "explanation": explanation})
+    else:
+        click.echo("\n".join(show_lines(run, steps, explanation)))
+
+
+@runs.command("explain")
+@run_id
+@common
+def explain(run_id: str, store: str | None, as_json: bool) -> None:
+    """Say why a run is where it is: running, queued, waiting, or ended.
+
+    \b
+    Example:
+      stepwell runs explain RUN
+    """
+    explanation = connected(store, lambda stepwell: stepwell.explain(run_id))
+    if as_json:
+        emit(explanation)
+    else:
+        click.echo(f"{explanation.code}: {explanation.message}")
+
+
+# -- starting ----------------------------------------------------------------------------
+
+
+@runs.command("start")
+@click.argument("definition", metavar="NAME")
+@click.argument("argument", metavar="[INPUT]", required=False)
+@click.option(
+    "--input", "option", metavar="JSON", help="The input, instead of INPUT; - reads stdin."
+)
+@click.option(
+    "--idempotency-key", metavar="KEY", help="A second start with this key gives the first run."
+)
+@click.option("--version", type=int, help="This version of the definition, not its highest.")
+@click.option("--delay", metavar="DURATION", help="Start this much later.")
+@click.option("--deadline", metavar="WHEN", help="Time out after this duration, or at this time.")
+@click.option("--priority", type=int, default=0, show_default=True, help="Higher goes first.")
+@click.option("--concurrency-key", metavar="KEY", help="Runs with the same key take turns.")
+@click.option(
+    "--concurrency-limit", type=int, default=1, show_default=True, help="So many at a time."
+)
+@click.option("--retention", metavar="DURATION", help="Keep the run this long after its end.")
+@click.option("--ttl", metavar="DURATION", help="Time out if still pending after this.")
+@waiting
+@common
+def start(
+    definition: str, argument: str | None, option: str | None, wait: bool, timeout: str | None,
+    store: str | None, as_json: bool, **options: Any,
+) -> None:  # fmt: skip
+    """Start a run of the definition NAME with INPUT, which is JSON.
+
+    A worker must have brought the definition to this store once; none needs to be alive.
+
+    \b
+    Examples:
+      stepwell runs start onboard-user '{"email": "a@b.c"}'
+      stepwell runs start tidy-up --idempotency-key today --delay 10m
+      echo '{"email": "a@b.c"}' | stepwell runs start onboard-user --input - --wait --timeout 30s
+    """
+    given = read_input(argument, option)
+    chosen = {name: value for name, value in options.items() if value is not None}
+    for name in {"delay", "retention", "ttl"} & chosen.keys():
+        chosen[name] = read_duration(chosen[name])
+    if "deadline" in chosen:
+        chosen["deadline"] = read_deadline(chosen["deadline"])
+
+    async def begin(stepwell: Stepwell) -> RunHandle:
+        return await stepwell.start(definition, None if given is ... else given, **chosen)
+
+    _begin(begin, wait, timeout, store, as_json)
+
+
+@runs.command("retry")
+@run_id
+@waiting
+@common
+def retry(run_id: str, wait: bool, timeout: str | None, store: str | None, as_json: bool) -> None:
+    """Go on where a failed, cancelled or timed out run stopped, as a new run.
+
+    \b
+    Example:
+      stepwell runs retry RUN --wait
+    """
+    _begin(lambda stepwell: stepwell.retry(run_id), wait, timeout, store, as_json)
+
+
+@runs.command("fork")
+@run_id
+@click.option("--from-step", required=True, metavar="STEP", help="The first step to execute anew.")
+@click.option("--input", "option", metavar="JSON", help="Another input; - reads stdin.")
+@click.option("--version", type=int, help="Another version of the definition.")
+@waiting
+@common
+def fork(
+    run_id: str, from_step: str, option: str | None, version: int | None, wait: bool,
+    timeout: str | None, store: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Start a new run that has the journal of RUN up to a step and goes on from there.
+
+    \b
+    Examples:
+      stepwell runs fork RUN --from-step welcome
+      stepwell runs fork RUN --from-step welcome --input '{"email": "b@b.c"}' --wait
+    """
+    given = read_input(None, option)
+    _begin(
+        lambda stepwell: stepwell.fork(run_id, from_step, input=given, version=version),
+        wait, timeout, store, as_json,
+    )  # fmt: skip
+
+
+def _begin(begin: Any, wait: bool, timeout: str | None, store: str | None, as_json: bool) -> None:
+    """Start a run and print its id; with --wait, print its output once there is one."""
+    if timeout is not None and not wait:
+        raise click.UsageError("--timeout belongs to --wait.")
+
+    async def work(stepwell: Stepwell) -> dict[str, Any]:
+        handle: RunHandle = await begin(stepwell)
+        started = {"id": handle.id, "created": handle.created}
+        if not wait:
+            return started
+        if not as_json:
+            click.echo(f"Run {handle.id} …", err=True)
+        limit = None if timeout is None else read_duration(timeout)
+        return {**started, "output": await handle.result(limit)}
+
+    done = connected(store, work)
+    if as_json:
+        emit(done)
+    else:
+        click.echo(compact(done["output"]) if wait else done["id"])
+
+
+# -- acting ------------------------------------------------------------------------------
+
+
+@runs.command("cancel")
+@run_id
+@common
+def cancel(run_id: str, store: str | None, as_json: bool) -> None:
+    """Cancel a run and its children, whatever they are doing.
+
+    \b
+    Example:
+      stepwell runs cancel RUN
+    """
+    cancelled = connected(store, lambda stepwell: stepwell.cancel(run_id))
+    if as_json:
+        emit({"id": run_id, "cancelled": cancelled})
+    else:
+        click.echo("Cancelled." if cancelled else "Nothing to cancel: the run had already ended.")
+
+
+@runs.command("signal")
+@run_id
+@click.argument("name")
+@click.argument("payload", required=False)
+@common
+def signal(run_id: str, name: str, payload: str | None, store: str | None, as_json: bool) -> None:
+    """Send a run the signal NAME with PAYLOAD, which is JSON; - reads stdin.
+
+    A signal that comes before the run waits for it is kept until then.
+
+    \b
+    Examples:
+      stepwell runs signal RUN verify '{"user_id": 42}'
+      stepwell runs signal RUN approve true
+    """
+    given = None if payload is None else read_json(payload, "The payload")
+    delivered = connected(store, lambda stepwell: stepwell.signal(run_id, name, given))
+    if not delivered:
+        raise SignalNotDelivered(
+            f"Run {run_id} has already ended; the signal {name!r} was not sent.", run_id=run_id
+        )
+    if as_json:
+        emit({"id": run_id, "delivered": True})
+    else:
+        click.echo("Sent.")

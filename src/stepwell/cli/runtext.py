@@ -1,0 +1,82 @@
+"""Runs and their steps as text for people."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from stepwell.cli.output import brief, moment, table, took
+from stepwell.kernel.run import Explanation, Page, Run, Step
+
+
+def list_lines(page: Page) -> list[str]:
+    """A page of runs."""
+    if not page.items:
+        return ["No runs."]
+    heads = ("run", "definition", "status", "created", "took", "input")
+    rows = [
+        (
+            run.id,
+            f"{run.definition} v{run.version}",
+            run.status,
+            moment(run.created_at),
+            took(run.started_at, run.completed_at),
+            brief(run.input),
+        )
+        for run in page.items
+    ]
+    more = [] if page.next_cursor is None else ["", f"More: --cursor {page.next_cursor}"]
+    return [*table(heads, rows), *more]
+
+
+def show_lines(run: Run, steps: list[Step], explanation: Explanation) -> list[str]:
+    """A run with everything that is known of it."""
+    return [*_head(run, explanation), "", *(_journal(steps) if steps else ["No steps yet."])]
+
+
+def _head(run: Run, explanation: Explanation) -> Iterator[str]:
+    yield f"Run {run.id}: {run.definition} v{run.version}, {run.status}"
+    facts = {
+        "why": f"{explanation.message} ({explanation.code})",
+        "created": moment(run.created_at),
+        "started": moment(run.started_at),
+        "ended": moment(run.completed_at),
+        "took": took(run.started_at, run.completed_at),
+        "deadline": run.deadline_at and moment(run.deadline_at),
+        "attempt": run.attempt if run.attempt > 1 else None,
+        "priority": run.priority or None,
+        "idempotency key": run.idempotency_key,
+        "concurrency key": run.concurrency_key,
+        "child of": run.parent_run_id,
+        "forked from": run.forked_from,
+        "input": brief(run.input, 400),
+        "output": brief(run.output, 400) if run.status == "completed" else None,
+    }
+    for name, fact in facts.items():
+        if fact not in (None, "–"):
+            yield f"  {name:<15}  {fact}"
+
+
+def _journal(steps: list[Step]) -> Iterator[str]:
+    heads = ("step", "kind", "status", "attempts", "started", "took", "output")
+    rows = [
+        (
+            step.key,
+            step.kind,
+            step.status,
+            step.attempts,
+            f"{step.started_at:%H:%M:%S.%f}"[:-3],
+            took(step.started_at, step.completed_at),
+            brief(step.output) if step.status == "completed" else "",
+        )
+        for step in steps
+    ]
+    head, *lines = table(heads, rows)
+    yield head
+    for step, line in zip(steps, lines, strict=True):
+        yield line
+        for failure in step.failures:
+            after = took(failure.started_at, failure.failed_at)
+            error = f"{failure.error.type}: {failure.error.message}"
+            yield f"    attempt {failure.number} failed after {after}: {error}"
+        if step.error is not None and not step.failures:
+            yield f"    {step.error.type}: {step.error.message}"

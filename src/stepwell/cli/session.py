@@ -1,0 +1,45 @@
+"""The bridge from commands, which are plain functions, to Stepwell, which is async."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TYPE_CHECKING, TypeVar
+
+from stepwell.errors import StoreUrlInvalid
+from stepwell.settings import Settings
+
+if TYPE_CHECKING:
+    from stepwell.app import Stepwell
+    from stepwell.sdk.workflow import Workflow
+
+T = TypeVar("T")
+WORKSPACE = "default"
+
+
+def store_url(option: str | None) -> str:
+    """The store that --store, the environment or the default names."""
+    if option is not None and not option.strip():
+        raise StoreUrlInvalid("--store is empty. Use sqlite:///file.db or postgresql://….")
+    return option if option is not None else Settings.read().store
+
+
+def stepwell_at(option: str | None, workflows: list[Workflow] | None = None) -> Stepwell:
+    """A Stepwell for that store, not yet opened."""
+    from stepwell.app import Stepwell
+
+    return Stepwell(store_url(option), workflows or (), workspace=WORKSPACE)
+
+
+def connected(
+    option: str | None,
+    work: Callable[[Stepwell], Awaitable[T]],
+    workflows: list[Workflow] | None = None,
+) -> T:
+    """What `work` returns when given a Stepwell that is open for as long as it takes."""
+
+    async def session() -> T:
+        async with stepwell_at(option, workflows) as stepwell:
+            return await work(stepwell)
+
+    return asyncio.run(session())

@@ -1,0 +1,96 @@
+"""`stepwell migrate` and `stepwell fork-store`: what one does to a whole store."""
+
+from __future__ import annotations
+
+import asyncio
+from importlib import import_module
+from urllib.parse import urlsplit
+
+import click
+
+from stepwell.catalog import sqlite_path, store_for
+from stepwell.cli.arguments import as_json, common
+from stepwell.cli.output import emit, without_password
+from stepwell.cli.session import store_url
+from stepwell.errors import ForkRefused, StoreUrlInvalid
+from stepwell.kernel.clock import SystemClock
+
+
+@click.command()
+@common
+def migrate(store: str | None, as_json: bool) -> None:
+    """Bring the store's schema up to date.
+
+    An empty store is given its tables when it is first opened; one made by an older Stepwell
+    waits for this command. Stop the workers first.
+
+    \b
+    Example:
+      stepwell migrate --store postgresql://host/db
+    """
+    url = store_url(store)
+
+    async def work() -> list[str]:
+        opened = store_for(url, SystemClock())
+        try:
+            return await opened.migrate()
+        finally:
+            await opened.close()
+
+    applied = asyncio.run(work())
+    if as_json:
+        emit({"store": without_password(url), "applied": applied})
+    elif applied:
+        click.echo("\n".join(f"Applied {name}." for name in applied))
+    else:
+        click.echo("Nothing to do: the schema is up to date.")
+
+
+@click.command("fork-store")
+@click.argument("source", metavar="SRC")
+@click.argument("destination", metavar="DST")
+@as_json
+def fork_store(source: str, destination: str, as_json: bool) -> None:
+    """Copy the whole store SRC to DST, a store that does not exist yet.
+
+    Everything is copied: finished runs, journals, waits, signals. From then on both go their
+    own ways: a run that sleeps wakes in both, and workers of the copy take over the runs
+    that workers of the original hold, without disturbing those. Side effects happen in both.
+
+    SQLite is copied while in use. PostgreSQL makes a database from a template, which only
+    works while nobody else is connected to SRC, and on the same server.
+
+    \b
+    Examples:
+      stepwell fork-store sqlite:///.stepwell/stepwell.db sqlite:///copy.db
+      stepwell fork-store postgresql://host/live postgresql://host/copy
+    """
+    kind = _scheme(source)
+    if kind != _scheme(destination):
+        raise ForkRefused("SRC and DST must be stores of the same kind, SQLite or PostgreSQL.")
+    if kind == "sqlite":
+        copy = import_module("stepwell.stores.sqlite.fork").fork
+        copy(sqlite_path(source), sqlite_path(destination))
+    else:
+        try:
+            fork = import_module("stepwell.stores.postgres.fork").fork
+        except ImportError as error:
+            raise StoreUrlInvalid(
+                "PostgreSQL needs the extra `postgres`: pip install 'stepwell[postgres]'."
+            ) from error
+        asyncio.run(fork(source, destination))
+    said = {"source": without_password(source), "destination": without_password(destination)}
+    if as_json:
+        emit(said)
+    else:
+        click.echo(f"Copied {said['source']} to {said['destination']}.")
+
+
+def _scheme(url: str) -> str:
+    scheme = urlsplit(url).scheme
+    if scheme not in ("sqlite", "postgresql", "postgres"):
+        raise StoreUrlInvalid(
+            f"{without_password(url)!r} is not a store. "
+            "Use sqlite:///file.db or postgresql://user@host/database."
+        )
+    return scheme.replace("postgresql", "postgres")

@@ -1,0 +1,184 @@
+"""`stepwell worker` executes runs; `stepwell workers` shows who does."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import os
+import sys
+import threading
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepwell.cli.arguments import common, read_duration
+from stepwell.cli.health import Health, health_of
+from stepwell.cli.output import emit, moment, table, without_password
+from stepwell.cli.session import connected, stepwell_at, store_url
+from stepwell.cli.supervisor import Document, Supervisor, Tie, catch_signals
+from stepwell.cli.targets import load_workflows
+from stepwell.errors import InvalidInput
+from stepwell.kernel.durations import seconds
+from stepwell.kernel.names import check_count
+from stepwell.kernel.run import WorkerInfo
+
+if TYPE_CHECKING:
+    from stepwell.app import Stepwell
+    from stepwell.sdk.workflow import Workflow
+
+
+@click.command()
+@click.argument("targets", metavar="MODULE[:NAME]...", nargs=-1, required=True)
+@click.option("--processes", type=int, default=1, show_default=True, help="So many processes.")
+@click.option(
+    "--concurrency", type=int, default=100, show_default=True, help="Runs at a time, per process."
+)
+@click.option(
+    "--lease",
+    default="15s",
+    show_default=True,
+    metavar="DURATION",
+    help="Without a sign of life for this long, others take the runs over.",
+)
+@click.option(
+    "--grace",
+    default="5s",
+    show_default=True,
+    metavar="DURATION",
+    help="When stopped, time for steps in progress to finish.",
+)
+@click.option("--supervised", type=int, hidden=True)
+@common
+def worker(
+    targets: tuple[str, ...], processes: int, concurrency: int, lease: str, grace: str,
+    supervised: int | None, store: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Execute runs until stopped by SIGTERM or Ctrl-C.
+
+    MODULE:NAME names a workflow or a list of them; MODULE alone means every workflow in it.
+    Modules are looked for in the working directory first. With several processes, one that
+    crashes is replaced after a pause.
+
+    \b
+    Examples:
+      stepwell worker examples.onboarding:onboard
+      stepwell worker app.jobs app.billing:ALL --processes 4 --store postgresql://host/db
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    workflows = load_workflows(targets)
+    check_count(processes, "--processes")
+    shape = {
+        "concurrency": check_count(concurrency, "--concurrency"),
+        "lease": _lease(lease),
+        "grace": seconds(read_duration(grace), "--grace"),
+    }
+
+    def ready(found: list[Document]) -> None:
+        definitions = [{"name": each.name, "version": each.version} for each in workflows]
+        where = without_password(store_url(store))
+        if as_json:
+            emit({"store": where, "definitions": definitions, "workers": found})
+            return
+        names = ", ".join(f"{each['name']} v{each['version']}" for each in definitions)
+        for each in found:
+            click.echo(f"Worker {each['id']} is ready (process {each['pid']}).")
+        click.echo(f"Executing {names} from {where}. Stop with Ctrl-C.")
+
+    if processes == 1:
+        asyncio.run(_work_until_stopped(store, workflows, shape, supervised, ready))
+        _leave()
+    # Whatever is wrong with store or definitions shows here, before processes multiply it.
+    connected(store, _nothing, workflows)
+    command = [
+        sys.executable, "-m", "stepwell.cli", "worker", *targets,
+        "--concurrency", str(concurrency), "--lease", lease, "--grace", grace,
+        *(() if store is None else ("--store", store)),
+    ]  # fmt: skip
+    asyncio.run(Supervisor(command, processes, shape["grace"], ready).run())
+
+
+def _lease(text: str) -> float:
+    lease = seconds(read_duration(text), "--lease")
+    if lease < 1:
+        raise InvalidInput(f"--lease must be at least one second, not {text!r}.")
+    return lease
+
+
+async def _nothing(_: Stepwell) -> None:
+    """Opening the store is all there is to do."""
+
+
+async def _work_until_stopped(
+    store: str | None, workflows: list[Workflow], shape: dict[str, Any],
+    supervised: int | None, ready: Callable[[list[Document]], None],
+) -> None:  # fmt: skip
+    stop = asyncio.Event()
+    tie = None if supervised is None else Tie(supervised, stop)
+    catch_signals(stop)
+    up = asyncio.Event()
+
+    async def work() -> None:
+        async with stepwell_at(store, workflows) as stepwell, stepwell.worker(**shape) as one:
+            up.set()
+            found = {"id": one.id, "pid": os.getpid()}
+            if tie is None:
+                ready([found])
+            else:
+                tie.say(found)
+            await stop.wait()
+
+    working = asyncio.create_task(work())
+    stopped = asyncio.create_task(stop.wait())
+    await asyncio.wait([working, stopped], return_when=asyncio.FIRST_COMPLETED)
+    stopped.cancel()
+    if up.is_set() or working.done():
+        await working
+    else:
+        working.cancel()  # the store did not let us in yet; there is nothing to give back
+
+
+def _leave() -> None:
+    """End the process even if a step function still blocks one of its threads."""
+    sys.stdout.flush()
+    sys.stderr.flush()
+    this = threading.current_thread()
+    if any(thread is not this and not thread.daemon for thread in threading.enumerate()):
+        os._exit(0)
+    sys.exit(0)
+
+
+@click.command()
+@common
+def workers(store: str | None, as_json: bool) -> None:
+    """Show the workers of the store and their health.
+
+    \b
+    Example:
+      stepwell workers --json
+    """
+
+    async def work(stepwell: Stepwell) -> tuple[Health, list[WorkerInfo]]:
+        found = await stepwell.workers()
+        return await health_of(stepwell, found), found
+
+    health, found = connected(store, work)
+    if as_json:
+        emit({"health": health, "workers": found})
+        return
+    heads = ("worker", "host", "process", "alive", "runs at a time", "heartbeat", "definitions")
+    rows = [
+        (
+            each.id,
+            each.host.partition("/")[0],
+            each.pid,
+            "yes" if each.alive else "no",
+            each.concurrency,
+            moment(each.heartbeat_at),
+            ", ".join(name.partition(":")[2] for name in each.programs),
+        )
+        for each in found
+    ]
+    click.echo("\n".join([*health.lines(), *(table(heads, rows) if rows else [])]).rstrip())

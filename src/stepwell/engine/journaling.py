@@ -1,0 +1,79 @@
+"""How durable operations begin, are replayed, and end: what all of them have in common."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+from collections.abc import Callable
+from typing import Any
+
+from stepwell.engine.calls import current_step
+from stepwell.engine.execution import Execution
+from stepwell.engine.failures import recorded_failure
+from stepwell.engine.stepcall import entry_of
+from stepwell.errors import ContextMisuse
+from stepwell.kernel.changes import Change, JournalRow, OpenWait, RecordStep, WaitRow
+from stepwell.kernel.codec import decode
+from stepwell.kernel.names import check_step_name
+
+# The last operation this branch of the program came back from; it names readings of the clock.
+anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
+
+# How a wait that has ended goes into the journal: status, output, error.
+WaitOutcome = Callable[[WaitRow], tuple[str, str | None, str | None]]
+
+
+class Journaling:
+    """Operations against one run's journal."""
+
+    def __init__(self, execution: Execution) -> None:
+        self._execution = execution
+
+    def _begin(self, name: str) -> tuple[str, int]:
+        if current_step.get() is not None:
+            raise ContextMisuse(
+                f"{name!r} was called inside a step function; durable operations belong in the "
+                "workflow function, or in a child run."
+            )
+        return self._execution.next_key(check_step_name(name))
+
+    async def _replay(self, entry: JournalRow) -> Any:
+        if entry.status == "skipped":
+            # The program gave this up before and will do so again; until then it waits.
+            await asyncio.get_running_loop().create_future()
+        await self._execution.deliveries.replayed(entry.position)
+        return self._outcome(entry)
+
+    async def _settled(self, entry: JournalRow) -> Any:
+        await self._execution.deliveries.recorded(entry.position)
+        return self._outcome(entry)
+
+    def _outcome(self, entry: JournalRow) -> Any:
+        anchor.set(entry.key)
+        if entry.status == "failed":
+            assert entry.error is not None
+            raise recorded_failure(entry.error)
+        return value_of(entry)
+
+    async def _wait(
+        self, opening: OpenWait, outcome: WaitOutcome,
+        *companions: Change,
+    ) -> JournalRow:  # fmt: skip
+        """Wait, then record how the wait ended."""
+        execution = self._execution
+        row = await execution.wait(opening.key, opening, *companions)
+        execution.enter()
+        try:
+            status, output, error = outcome(row)
+            record = RecordStep(
+                execution.held, opening.key, opening.seq, opening.kind, status, 1, output, error,
+                row.created_at or opening.created_at, execution.clock.now(), settles=True,
+            )  # fmt: skip
+            await execution.record(record)
+        finally:
+            execution.leave()
+        return entry_of(record)
+
+
+def value_of(entry: JournalRow) -> Any:
+    return None if entry.output is None else decode(entry.output)

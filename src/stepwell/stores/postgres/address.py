@@ -1,0 +1,127 @@
+"""Where a PostgreSQL store is: its URL, how to connect, and which errors may pass by themselves."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+from urllib.parse import parse_qsl, urlencode, urlsplit
+
+import asyncpg
+
+from stepwell.errors import StepwellError, StoreUnavailable, StoreUrlInvalid
+
+T = TypeVar("T")
+
+CONNECT_SECONDS = 10.0
+# A statement that takes longer than this has lost its server, or waits for somebody who has.
+COMMAND_SECONDS = 60.0
+FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+
+# Errors that are over once the server is back, somebody else is done, or there is room again.
+PASSING = (
+    OSError,  # TimeoutError and ConnectionError too
+    asyncpg.PostgresConnectionError,
+    asyncpg.CannotConnectNowError,
+    asyncpg.AdminShutdownError,
+    asyncpg.CrashShutdownError,
+    asyncpg.IdleInTransactionSessionTimeoutError,
+    asyncpg.IdleSessionTimeoutError,
+    asyncpg.InsufficientResourcesError,  # connections, memory, disk
+    asyncpg.QueryCanceledError,
+    asyncpg.LockNotAvailableError,
+    asyncpg.ReadOnlySQLTransactionError,  # a former primary, after a failover
+    asyncpg.TransactionRollbackError,  # deadlocks, serialization failures
+    asyncpg.InternalClientError,  # a connection that was closed in the middle of something
+)
+# Errors that trying again does not help against.
+_REFUSED = (
+    asyncpg.InvalidAuthorizationSpecificationError,  # passwords too
+    asyncpg.InvalidCatalogNameError,
+    asyncpg.InsufficientPrivilegeError,
+)
+
+
+class Address:
+    """A store's URL, taken apart as far as Stepwell itself needs it."""
+
+    def __init__(self, url: str) -> None:
+        parts = urlsplit(url)
+        query = dict(parse_qsl(parts.query, keep_blank_values=True))
+        try:
+            # Behind a pooler that switches connections between transactions this has to be 0.
+            self._cache_size = int(query.pop("statement_cache_size", "1000"))
+        except ValueError:
+            raise StoreUrlInvalid("statement_cache_size must be a whole number.") from None
+        self._dsn = parts._replace(query=urlencode(query)).geturl()
+        # What may be shown of it: never the user information, which holds the password.
+        hosts = parts.netloc.rpartition("@")[2] or query.get("host") or "the default host"
+        port = f":{query['port']}" if "port" in query else ""
+        database = parts.path.removeprefix("/") or query.get("dbname") or "the default database"
+        self.shown = f"{database} on {hosts}{port}"
+
+    async def connect(self, **settings: str) -> asyncpg.Connection:
+        """One connection with Stepwell's schema first on its path; raises StepwellError."""
+        try:
+            return await asyncpg.connect(
+                self._dsn,
+                timeout=CONNECT_SECONDS,
+                command_timeout=COMMAND_SECONDS,
+                statement_cache_size=self._cache_size,
+                max_cached_statement_lifetime=0,
+                server_settings={
+                    "application_name": "stepwell",
+                    "search_path": "stepwell",
+                    "jit": "off",
+                    **settings,
+                },
+            )
+        except _REFUSED as error:
+            raise Refused(
+                f"PostgreSQL refuses to open the database {self.shown}: {error}. Check user, "
+                "password and database in the store's URL."
+            ) from error
+        except PASSING as error:
+            raise StoreUnavailable(
+                f"PostgreSQL cannot be reached: database {self.shown}: {_text(error)}. "
+                "Check that the server runs and that the store's URL has the right host and port."
+            ) from error
+        except (ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
+            raise StoreUrlInvalid(
+                f"The store's URL for the database {self.shown} cannot be used: {error}."
+            ) from error
+
+
+class Refused(StoreUnavailable):
+    """The server is there but does not let us in: waiting will not help."""
+
+
+async def patiently(seconds: float, action: Callable[[], Awaitable[T]]) -> T:
+    """Try again while the store is away, for so long."""
+    loop = asyncio.get_running_loop()
+    give_up_at = loop.time() + seconds
+    pause = FIRST_PAUSE
+    while True:
+        try:
+            return await action()
+        except Refused:
+            raise
+        except StoreUnavailable:
+            if loop.time() + pause > give_up_at:
+                raise
+        await asyncio.sleep(pause)
+        pause = min(pause * 2, LONGEST_PAUSE)
+
+
+def translated(error: Exception, db: asyncpg.Connection | None) -> Exception:
+    """StoreUnavailable for an error that may pass by itself; any other error as it is."""
+    if isinstance(error, StepwellError):
+        return error
+    closed = isinstance(error, asyncpg.InterfaceError) and (db is None or db.is_closed())
+    if closed or isinstance(error, PASSING):
+        return StoreUnavailable(f"PostgreSQL: {_text(error)}")
+    return error
+
+
+def _text(error: Exception) -> str:
+    return str(error) or type(error).__name__

@@ -1,0 +1,242 @@
+"""Claiming runs on PostgreSQL: many workers pick at once, each leaving alone what others hold."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import asyncpg
+
+from stepwell.kernel.changes import (
+    Claimed,
+    ClaimedRun,
+    ClaimRuns,
+    Committed,
+    JournalRow,
+    WaitRow,
+)
+from stepwell.stores.postgres.admission import admit
+
+# When others had locked what was due, a look this much later finds out what they left.
+AGAIN_MICROS = 5_000
+# More candidates than there is room for, in case other workers have locked the first ones.
+SPARE = 50
+
+# (program, priority) of all live runs this worker can execute.
+_LANES = """lanes (program, priority) AS (
+       SELECT p, (SELECT r.priority FROM runs r WHERE r.workspace_id = $3 AND r.program = p
+                     AND r.due_at IS NOT NULL ORDER BY r.priority DESC LIMIT 1)
+       FROM unnest($4::text[]) p
+       UNION ALL
+       SELECT l.program, (SELECT r.priority FROM runs r WHERE r.workspace_id = $3
+                             AND r.program = l.program AND r.due_at IS NOT NULL
+                             AND r.priority < l.priority ORDER BY r.priority DESC LIMIT 1)
+       FROM lanes l WHERE l.priority IS NOT NULL)"""
+
+# When the next run of this worker's becomes due, or any run expires.
+_NEXT_AT = """least((SELECT min(expires_at) FROM runs WHERE expires_at IS NOT NULL),
+       (SELECT min((SELECT min(r.due_at) FROM runs r WHERE r.workspace_id = $3
+                       AND r.program = l.program AND r.priority = l.priority AND r.due_at > $2))
+        FROM lanes l WHERE l.priority IS NOT NULL))"""
+
+_LEASED = "EXISTS (SELECT FROM workers WHERE id = $1 AND expires_at > $2)"
+
+_TAKE = """UPDATE runs r SET status = 'running', owner = $1, fence = r.fence + 1, due_at = NULL,
+       blocked_on = NULL, started_at = coalesce(r.started_at, $2), expires_at = r.deadline_at"""
+
+_COLUMNS = """r.id, r.definition, r.version, r.program, r.fence, r.attempt, r.created_at,
+       r.deadline_at, r.idempotency_key, r.key_base, r.forked_from"""
+
+
+async def peek(db: asyncpg.Connection, ask: ClaimRuns) -> Claimed | None:
+    """What a claim that finds nothing would say; None if there is something to be claimed."""
+    row = await db.fetchrow(
+        f"""WITH RECURSIVE {_LANES}
+            SELECT {_LEASED},
+                EXISTS (SELECT FROM runs WHERE owner = $1 AND due_at <= $2)
+                OR $5 AND EXISTS (
+                    SELECT FROM lanes l CROSS JOIN LATERAL (
+                        SELECT FROM runs r WHERE r.workspace_id = $3 AND r.program = l.program
+                           AND r.priority = l.priority AND r.due_at <= $2 AND r.owner IS NULL
+                        LIMIT 1) d
+                    WHERE l.priority IS NOT NULL)
+                OR $6 AND EXISTS (SELECT FROM runs WHERE owner = $1
+                                     AND id NOT IN (SELECT unnest($7::text[]))),
+                {_NEXT_AT}""",
+        ask.worker_id,
+        ask.now,
+        ask.workspace_id,
+        ask.programs,
+        ask.limit > 0,
+        ask.sweep or ask.resent,
+        ask.known,
+    )
+    assert row is not None
+    leased, found, next_at = row
+    if not leased:
+        return Claimed([], None, lease_lost=True)
+    return None if found else Claimed([], _not_past(next_at, ask.now))
+
+
+async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
+    """Give a worker runs to execute and news of those it holds."""
+    rows = await _pick(db, ask)
+    leased, next_at, seen, locked, limited, behind = rows[0][:6]
+    if not leased:
+        return Claimed([], None, lease_lost=True)
+    found: list[Any] = [row[6:] for row in rows if row[6] is not None]
+    if limited:
+        admitted, passed_over = await admit(db, limited, ask.now, done)
+        behind = behind or passed_over
+        found += await _take(db, ask, admitted)
+    found.sort(key=_order)
+    runs = await _load(db, found, ask.now)
+    more = locked == ask.limit > 0 or 0 < locked < seen
+    if behind or (seen > 0 and locked == 0):
+        next_at = ask.now
+    return Claimed(runs, None if more else _not_past(next_at, ask.now), more)
+
+
+async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
+    """Take due runs in order of priority, then of time; those that have limits are only locked.
+
+    Each row begins with whether the worker has its lease, when to look again, how many
+    candidates there were, how many of them could be locked, those of them that have limits,
+    and whether news for the worker's own runs had to be left for later.
+    """
+    return await db.fetch(
+        f"""WITH RECURSIVE {_LANES}, due AS MATERIALIZED (
+                SELECT l.priority, d.due_at, d.id FROM lanes l CROSS JOIN LATERAL (
+                    SELECT r.due_at, r.id FROM runs r WHERE r.workspace_id = $3
+                       AND r.program = l.program AND r.priority = l.priority
+                       AND r.due_at <= $2 AND r.owner IS NULL
+                    ORDER BY r.due_at, r.id LIMIT $6) d
+                WHERE l.priority IS NOT NULL
+                ORDER BY l.priority DESC, d.due_at, d.id LIMIT $6
+            ), lease AS MATERIALIZED (
+                -- Locked, so that nobody ends this lease and misses the runs picked here.
+                SELECT FROM workers w WHERE w.id = $1 AND w.expires_at > $2
+                   AND EXISTS (SELECT FROM due) FOR KEY SHARE
+            ), picked AS MATERIALIZED (
+                SELECT d.priority, d.due_at, r.id, r.limited AND r.status = 'pending' AS queues
+                FROM due d JOIN runs r ON r.id = d.id
+                WHERE r.owner IS NULL AND r.due_at <= $2 AND EXISTS (SELECT FROM lease)
+                ORDER BY d.priority DESC, d.due_at, d.id LIMIT $5 FOR UPDATE OF r SKIP LOCKED
+            ), forgotten AS (
+                -- Claimed in a commit whose acknowledgement was lost, if that is asked for.
+                SELECT id FROM runs WHERE $8 AND owner = $1
+                   AND id NOT IN (SELECT unnest($7::text[])) FOR UPDATE SKIP LOCKED
+            ), taken AS (
+                {_TAKE} FROM (SELECT id, priority, due_at FROM picked WHERE NOT queues
+                              UNION ALL SELECT id, 0, 0 FROM forgotten) p WHERE r.id = p.id
+                RETURNING false AS nudge, p.priority, p.due_at, {_COLUMNS}
+            ), told AS (
+                UPDATE runs r SET due_at = NULL
+                FROM (SELECT id FROM runs WHERE owner = $1 AND due_at <= $2 AND id = ANY($7)
+                      FOR UPDATE SKIP LOCKED) n
+                WHERE r.id = n.id RETURNING true AS nudge, 0, 0::bigint, {_COLUMNS}
+            ), found AS (
+                SELECT * FROM taken UNION ALL SELECT * FROM told
+            )
+            SELECT m.*, c.* FROM (
+                SELECT {_LEASED} AS leased, {_NEXT_AT} AS next_at,
+                    (SELECT count(*) FROM due) AS seen,
+                    (SELECT count(*) FROM picked) AS locked,
+                    (SELECT array_agg(id ORDER BY priority DESC, due_at, id)
+                     FROM picked WHERE queues) AS limited,
+                    (SELECT count(*) FROM runs WHERE owner = $1 AND due_at <= $2 AND id = ANY($7))
+                        > (SELECT count(*) FROM told) AS behind
+            ) m LEFT JOIN (
+                SELECT f.*, p.body FROM found f
+                JOIN payloads p ON p.run_id = f.id AND p.kind = 'input'
+            ) c ON true""",
+        ask.worker_id,
+        ask.now,
+        ask.workspace_id,
+        ask.programs,
+        max(ask.limit, 0),
+        ask.limit + SPARE if ask.limit > 0 else 0,
+        ask.known,
+        ask.sweep or ask.resent,
+    )
+
+
+async def _take(
+    db: asyncpg.Connection, ask: ClaimRuns, admitted: list[str]
+) -> list[asyncpg.Record]:
+    """Take runs that are locked and have their slots."""
+    if not admitted:
+        return []
+    return await db.fetch(
+        f"""WITH before AS MATERIALIZED (SELECT id, due_at FROM runs WHERE id = ANY($3)),
+            taken AS (
+                {_TAKE} FROM before b WHERE r.id = b.id
+                RETURNING false AS nudge, r.priority, b.due_at, {_COLUMNS})
+            SELECT t.*, p.body FROM taken t
+            JOIN payloads p ON p.run_id = t.id AND p.kind = 'input'""",
+        ask.worker_id,
+        ask.now,
+        admitted,
+    )
+
+
+def _order(row: Any) -> tuple[bool, int, int, str]:
+    nudge, priority, due_at, run_id = row[:4]
+    return not nudge, -priority, due_at, run_id
+
+
+def _claimed(row: Any) -> ClaimedRun:
+    (
+        nudge, _, _, id_, definition, version, program, fence, attempt, created_at, deadline_at,
+        idempotency_key, key_base, _, input_,
+    ) = row  # fmt: skip
+    return ClaimedRun(
+        id_, definition, version, program, fence, attempt, input_, created_at, deadline_at,
+        idempotency_key, key_base, nudge,
+    )  # fmt: skip
+
+
+def _not_past(at: int | None, now: int) -> int | None:
+    """What is past and still there could not be dealt with at once; look again, but not at once."""
+    return None if at is None else max(at, now + AGAIN_MICROS)
+
+
+async def _load(db: asyncpg.Connection, rows: list[Any], now: int) -> list[ClaimedRun]:
+    """The claimed runs with journal and waits."""
+    runs = [_claimed(row) for row in rows]
+    # The first claim of a run finds nothing recorded, unless the run began as a fork.
+    known = {
+        run.id: run
+        for run, row in zip(runs, rows, strict=True)
+        if run.nudge or run.fence > 1 or row[13] is not None
+    }
+    if known:
+        await _load_journals(db, {id_: run for id_, run in known.items() if not run.nudge})
+        await _load_waits(db, known, now)
+    return runs
+
+
+async def _load_journals(db: asyncpg.Connection, runs: dict[str, ClaimedRun]) -> None:
+    if not runs:
+        return
+    for row in await db.fetch(
+        """SELECT run_id, key, seq, position, kind, status, attempts, output, error, started_at,
+                  completed_at FROM steps WHERE run_id = ANY($1)""",
+        list(runs),
+    ):
+        runs[row[0]].journal.append(JournalRow(*row[1:]))
+
+
+async def _load_waits(db: asyncpg.Connection, runs: dict[str, ClaimedRun], now: int) -> None:
+    # A wait whose time has come ends here and now, so that no later event can end it too.
+    for row in await db.fetch(
+        """WITH ended AS (
+               UPDATE waits SET ended_at = due_at
+               WHERE run_id = ANY($1) AND due_at <= $2 AND ended_at IS NULL)
+           SELECT run_id, key, seq, kind, due_at, child_run_id, created_at,
+                  CASE WHEN ended_at IS NULL AND due_at <= $2 THEN due_at ELSE ended_at END,
+                  result
+           FROM waits WHERE run_id = ANY($1)""",
+        list(runs),
+        now,
+    ):
+        runs[row[0]].waits.append(WaitRow(*row[1:]))

@@ -1,0 +1,171 @@
+"""How runs end on PostgreSQL, and what that sets free: parents, queued runs, waits."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+import asyncpg
+import msgspec
+
+from stepwell.kernel.changes import CancelRun, Committed, EndRun
+from stepwell.kernel.states import ENDED
+from stepwell.stores.postgres.limits import wake_queued
+
+
+class Ending(NamedTuple):
+    """One run's end, however it came about."""
+
+    run_id: str
+    status: str
+    output: str | None
+    error: str | None
+    completed_at: int
+
+
+class Result(NamedTuple):
+    """What a wait ends with."""
+
+    run_id: str
+    key: str
+    result: str
+    ended_at: int
+
+
+async def end_runs(
+    db: asyncpg.Connection, found: list[tuple[int, EndRun]], done: Committed
+) -> None:
+    await finish(
+        db,
+        [Ending(c.held.run_id, c.status, c.output, c.error, c.completed_at) for _, c in found],
+        done,
+    )
+
+
+async def finish(db: asyncpg.Connection, endings: Sequence[Ending], done: Committed) -> None:
+    """End runs whose rows and limits are locked; journal entries still open are closed."""
+    if not endings:
+        return
+    rows = await db.fetch(
+        """WITH given AS MATERIALIZED (
+               SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[])
+               AS g (run_id, status, output, error, completed_at)
+           ), ended AS (
+               UPDATE runs r SET status = g.status, completed_at = g.completed_at, owner = NULL,
+                   due_at = NULL, expires_at = NULL, blocked_on = NULL,
+                   purge_at = g.completed_at + r.retention_seconds * 1000000
+               FROM given g WHERE r.id = g.run_id
+           ), bodies AS (
+               INSERT INTO payloads (run_id, kind, body)
+               SELECT run_id, 'output', output FROM given WHERE output IS NOT NULL
+               UNION ALL
+               SELECT run_id, 'error', error FROM given WHERE error IS NOT NULL
+               ON CONFLICT (run_id, kind) DO UPDATE SET body = excluded.body
+           ), dropped AS (
+               DELETE FROM waits WHERE run_id = ANY($1)
+           ), closed AS (
+               UPDATE steps SET status = 'skipped'
+               WHERE run_id = ANY($1) AND status IN ('running', 'retrying')
+           ), freed AS (
+               DELETE FROM limits WHERE run_id = ANY($1) RETURNING limit_key
+           )
+           SELECT w.run_id, w.key, w.child_run_id, NULL AS limit_key
+           FROM waits w WHERE w.child_run_id = ANY($1) AND w.ended_at IS NULL
+           UNION ALL
+           SELECT DISTINCT NULL, NULL, NULL, limit_key FROM freed""",
+        *zip(*endings, strict=True),
+    )
+    done.ended.extend(ending.run_id for ending in endings)
+    if not rows:
+        return
+    by_id = {ending.run_id: ending for ending in endings}
+    results = [
+        Result(run_id, key, child_result(e.status, e.output, e.error), e.completed_at)
+        for run_id, key, child, _ in rows
+        if child is not None
+        for e in [by_id[child]]
+    ]
+    await end_waits(db, results, done)
+    freed = [row[3] for row in rows if row[3] is not None]
+    if freed:
+        await wake_queued(db, freed, endings[-1].completed_at, done)
+
+
+def child_result(status: str, output: str | None, error: str | None) -> str:
+    """What a wait for a child ends with."""
+    return msgspec.json.encode([status, output, error]).decode()
+
+
+async def end_waits(db: asyncpg.Connection, results: Sequence[Result], done: Committed) -> None:
+    """End waits that are still open, and make their runs due."""
+    if not results:
+        return
+    await db.fetch(
+        """WITH given AS MATERIALIZED (
+               SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
+               AS g (run_id, key, result, ended_at)
+           ), ended AS (
+               UPDATE waits w SET result = g.result, ended_at = g.ended_at FROM given g
+               WHERE w.run_id = g.run_id AND w.key = g.key AND w.ended_at IS NULL
+               RETURNING w.run_id, w.ended_at
+           )
+           UPDATE runs r SET due_at = e.ended_at
+           FROM (SELECT run_id, min(ended_at) AS ended_at FROM ended GROUP BY run_id) e
+           WHERE r.id = e.run_id AND r.status IN ('running', 'waiting')
+             AND (r.due_at IS NULL OR r.due_at > e.ended_at)""",
+        *zip(*results, strict=True),
+    )
+    done.due = True
+
+
+class Tree(NamedTuple):
+    """A run that a cancellation reaches, and the run that was asked for."""
+
+    root: str
+    workspace_id: str
+    run_id: str
+    status: str
+    owner: str | None
+
+    @property
+    def living(self) -> bool:
+        return self.status not in ENDED
+
+
+async def trees(db: asyncpg.Connection, changes: Sequence[CancelRun]) -> list[Tree]:
+    """The runs to be cancelled with all that is below them."""
+    rows = await db.fetch(
+        """WITH RECURSIVE tree (root, id) AS (
+               SELECT r.id, r.id FROM unnest($1::text[], $2::text[]) AS g (run_id, workspace_id)
+               JOIN runs r ON r.id = g.run_id AND r.workspace_id = g.workspace_id
+               UNION
+               SELECT t.root, r.id FROM runs r JOIN tree t ON r.parent_run_id = t.id)
+           SELECT t.root, r.workspace_id, r.id, r.status, r.owner
+           FROM tree t JOIN runs r ON r.id = t.id""",
+        [change.run_id for change in changes],
+        [change.workspace_id for change in changes],
+    )
+    return [Tree(*row) for row in rows]
+
+
+async def cancel_runs(
+    db: asyncpg.Connection, found: list[tuple[int, CancelRun]], done: Committed
+) -> None:
+    """End trees that are locked, as they are by now."""
+    by_root: dict[tuple[str, str], list[Tree]] = {}
+    for run in await trees(db, [change for _, change in found]):
+        by_root.setdefault((run.root, run.workspace_id), []).append(run)
+    endings: dict[str, Ending] = {}
+    for index, change in found:
+        tree = by_root.get((change.run_id, change.workspace_id), [])
+        root = next((run for run in tree if run.run_id == change.run_id), None)
+        if root is None or not root.living or root.run_id in endings:
+            done.outcomes[index] = None if root is None else False
+            continue
+        for run in tree:
+            if run.living and run.run_id not in endings:
+                at = change.cancelled_at
+                endings[run.run_id] = Ending(run.run_id, "cancelled", None, None, at)
+                done.stopped.append((run.run_id, run.owner))
+        done.outcomes[index] = True
+    await finish(db, list(endings.values()), done)

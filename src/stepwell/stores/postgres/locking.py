@@ -1,0 +1,65 @@
+"""Locks on PostgreSQL: who may touch a run, a limit or an event name until the commit.
+
+The isolation level is READ COMMITTED: every statement sees what was committed before it
+began. So whatever decides by something it has read takes a lock first, in one statement,
+and reads in the next one. The order is always the same, so that two batches cannot wait for
+each other: names of limits and events by their hash, then rows of `runs` by id, then the rest.
+
+- Writing for a held run locks its row: a takeover comes before all of it or after all of it.
+- A signal, a cancellation, a wait for a child and the end of that child lock the run's row.
+- An event locks its name, a wait for one shares it: whoever comes second finds the first.
+- Counting the slots of a limit needs the lock on its name.
+
+A claim comes last in its batch and waits for nobody: what others have locked it leaves alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+
+import asyncpg
+
+
+def event_name(event: str) -> str:
+    return f"stepwell:event:{event}"
+
+
+def limit_name(limit_key: str) -> str:
+    return f"stepwell:limit:{limit_key}"
+
+
+async def lock(
+    db: asyncpg.Connection,
+    names: Mapping[str, bool],
+    run_ids: Collection[str],
+    ending: Collection[str],
+) -> dict[str, asyncpg.Record]:
+    """Lock names (True: for oneself alone), runs, and all that the end of runs concerns.
+
+    Returns the locked runs (id, owner, fence, status, workspace_id) as they are by now.
+    """
+    rows = await db.fetch(
+        """WITH names AS (
+               SELECT hashtextextended(n.name, 0) AS hash, n.alone
+               FROM unnest($1::text[], $2::boolean[]) AS n (name, alone)
+               UNION ALL
+               SELECT hashtextextended('stepwell:limit:' || l.limit_key, 0), true
+               FROM limits l WHERE l.run_id = ANY($4)
+           ), named AS MATERIALIZED (
+               SELECT CASE WHEN alone THEN pg_advisory_xact_lock(hash)::text
+                           ELSE pg_advisory_xact_lock_shared(hash)::text END
+               FROM (SELECT hash, bool_or(alone) AS alone FROM names GROUP BY hash ORDER BY hash) n
+           )
+           SELECT r.id, r.owner, r.fence, r.status, r.workspace_id FROM runs r
+           WHERE (SELECT count(*) FROM named) >= 0
+             AND r.id IN (
+               SELECT unnest($3::text[])
+               UNION
+               SELECT w.run_id FROM waits w WHERE w.child_run_id = ANY($4) AND w.ended_at IS NULL)
+           ORDER BY r.id FOR NO KEY UPDATE OF r""",
+        list(names),
+        list(names.values()),
+        list(run_ids),
+        list(ending),
+    )
+    return {row[0]: row for row in rows}

@@ -1,0 +1,201 @@
+"""Reading from PostgreSQL: runs, steps, workers and what explains them."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from stepwell.kernel.codec import decode
+from stepwell.kernel.explaining import RunFacts, WaitFact
+from stepwell.kernel.matching import contains
+from stepwell.kernel.outcomes import read_error
+from stepwell.kernel.run import Run, Step, WorkerInfo
+from stepwell.kernel.views import (
+    RUN_COLUMNS,
+    attempts_by_key,
+    run_from_row,
+    step_from_row,
+    step_from_wait,
+    worker_from_row,
+)
+from stepwell.store import DefinitionRow, RunFilter
+
+# How many runs at a time are looked through when the filter cannot be put into SQL.
+CHUNK = 200
+
+_BODIES = """(SELECT body FROM payloads WHERE run_id = r.id AND kind = 'input'),
+             (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
+             (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')"""
+_RUN = f"SELECT {', '.join('r.' + column for column in RUN_COLUMNS)}, {_BODIES}"
+
+
+async def get_runs(
+    db: asyncpg.Connection, wanted: Sequence[tuple[str, str]]
+) -> dict[tuple[str, str], Run]:
+    """Runs by workspace and id."""
+    rows = await db.fetch(
+        f"{_RUN}, r.workspace_id FROM runs r WHERE r.id = ANY($1)", [run_id for _, run_id in wanted]
+    )
+    return {(row["workspace_id"], row["id"]): run_from_row(row[:-1]) for row in rows}
+
+
+async def ended(db: asyncpg.Connection, run_ids: Sequence[str]) -> list[str]:
+    rows = await db.fetch(
+        "SELECT id FROM runs WHERE id = ANY($1) AND completed_at IS NOT NULL", run_ids
+    )
+    return [row[0] for row in rows]
+
+
+async def lost(db: asyncpg.Connection, held: Sequence[tuple[str, str, int]]) -> list[str]:
+    rows = await db.fetch(
+        """SELECT g.id FROM unnest($1::text[], $2::text[], $3::integer[]) AS g (id, owner, fence)
+           WHERE NOT EXISTS (SELECT FROM runs r WHERE r.id = g.id AND r.owner = g.owner
+                                AND r.fence = g.fence)""",
+        [run_id for run_id, _, _ in held],
+        [owner for _, owner, _ in held],
+        [fence for _, _, fence in held],
+    )
+    return [row[0] for row in rows]
+
+
+async def list_runs(db: asyncpg.Connection, where: RunFilter) -> list[Run]:
+    found: list[Run] = []
+    before_id = where.before_id
+    size = where.limit if where.input is None else max(where.limit, CHUNK)
+    while True:
+        page = await _page(db, where, before_id, size)
+        found += [run for run in page if where.input is None or contains(run.input, where.input)]
+        if len(found) >= where.limit or len(page) < size:
+            return found[: where.limit]
+        before_id = page[-1].id
+
+
+async def _page(
+    db: asyncpg.Connection, where: RunFilter, before_id: str | None, size: int
+) -> list[Run]:
+    values: list[Any] = [where.workspace_id]
+    conditions = ["r.workspace_id = $1"]
+    for condition, value in (
+        ("r.status = ANY(${})", where.status),
+        ("r.definition = ${}", where.definition),
+        ("r.created_at >= ${}", where.since),
+        ("r.created_at < ${}", where.until),
+        ("r.id < ${}", before_id),
+    ):
+        if value is not None:
+            values.append(value)
+            conditions.append(condition.format(len(values)))
+    rows = await db.fetch(
+        f"{_RUN} FROM runs r WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT {int(size)}",
+        *values,
+    )
+    return [run_from_row(tuple(row)) for row in rows]
+
+
+async def count_runs(db: asyncpg.Connection, workspace_id: str) -> dict[str, dict[str, int]]:
+    counts: dict[str, dict[str, int]] = {}
+    for definition, status, number in await db.fetch(
+        """SELECT definition, status, count(*) FROM runs WHERE workspace_id = $1
+           GROUP BY definition, status""",
+        workspace_id,
+    ):
+        counts.setdefault(definition, {})[status] = number
+    return counts
+
+
+async def steps(db: asyncpg.Connection, run_id: str) -> list[Step]:
+    failed = await db.fetch(
+        """SELECT key, number, error, started_at, failed_at FROM attempts
+           WHERE run_id = $1 ORDER BY key, number""",
+        run_id,
+    )
+    failures = attempts_by_key(map(tuple, failed))
+    recorded = await db.fetch(
+        """SELECT seq, key, kind, status, attempts, output, error, started_at, completed_at
+           FROM steps WHERE run_id = $1 AND kind <> 'now'""",
+        run_id,
+    )
+    waits = await db.fetch(
+        """SELECT w.seq, w.key, w.kind, w.created_at FROM waits w WHERE w.run_id = $1
+            AND NOT EXISTS (SELECT FROM steps s WHERE s.run_id = w.run_id AND s.key = w.key)""",
+        run_id,
+    )
+    found = [(row[0], step_from_row(row[1:], failures)) for row in recorded]
+    found += [(row[0], step_from_wait(row[1:])) for row in waits]
+    return [step for _, step in sorted(found, key=lambda pair: pair[0])]
+
+
+async def workers(db: asyncpg.Connection, workspace_id: str, now: int) -> list[WorkerInfo]:
+    rows = await db.fetch(
+        """SELECT id, host, pid, concurrency, programs, started_at, heartbeat_at, expires_at
+           FROM workers WHERE workspace_id = $1 ORDER BY started_at, id""",
+        workspace_id,
+    )
+    return [worker_from_row(tuple(row), now) for row in rows]
+
+
+async def definition(
+    db: asyncpg.Connection, workspace_id: str, name: str, version: int | None
+) -> DefinitionRow | None:
+    row = await db.fetchrow(
+        """SELECT name, version, kind, program, retention_seconds, max_concurrent_runs,
+                  deadline_seconds FROM definitions
+           WHERE workspace_id = $1 AND name = $2 AND ($3::integer IS NULL OR version = $3)
+           ORDER BY version DESC LIMIT 1""",
+        workspace_id,
+        name,
+        version,
+    )
+    return None if row is None else DefinitionRow(*row)
+
+
+async def facts(
+    db: asyncpg.Connection, workspace_id: str, run_id: str, now: int
+) -> RunFacts | None:
+    row = await db.fetchrow(
+        """SELECT r.id, r.definition, r.version, r.program, r.status, r.due_at, r.owner,
+                  r.blocked_on, l.capacity,
+                  (SELECT array_agg(slot) FROM (
+                      SELECT DISTINCT slot FROM limits WHERE limit_key = r.blocked_on
+                         AND admitted AND capacity IS NOT NULL ORDER BY slot LIMIT 20) s),
+                  (SELECT count(*) FROM runs q WHERE q.blocked_on = r.blocked_on
+                      AND (q.priority > r.priority OR q.priority = r.priority AND q.id < r.id)),
+                  (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')
+           FROM runs r LEFT JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
+           WHERE r.id = $1 AND r.workspace_id = $2""",
+        run_id,
+        workspace_id,
+    )
+    if row is None:
+        return None
+    running = await db.fetch(
+        "SELECT key FROM steps WHERE run_id = $1 AND status = 'running' ORDER BY seq LIMIT 10",
+        run_id,
+    )
+    waits = await db.fetch(
+        """SELECT key, kind, due_at, event, match, child_run_id FROM waits
+           WHERE run_id = $1 AND ended_at IS NULL ORDER BY seq LIMIT 100""",
+        run_id,
+    )
+    return RunFacts(
+        run_id=row[0],
+        definition=row[1],
+        version=row[2],
+        program=row[3],
+        status=row[4],
+        now=now,
+        due_at=row[5],
+        owner=row[6],
+        blocked_on=row[7],
+        limit_capacity=row[8],
+        limit_holders=row[9] or [],
+        queued_ahead=row[10],
+        running_steps=[step[0] for step in running],
+        waits=[
+            WaitFact(w[0], w[1], w[2], w[3], decode(w[4]) if w[4] else None, w[5]) for w in waits
+        ],
+        workers=await workers(db, workspace_id, now),
+        error=read_error(row[11]),
+    )

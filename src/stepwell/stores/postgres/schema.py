@@ -1,0 +1,62 @@
+"""The schema on PostgreSQL: what is applied, and applying the rest."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from stepwell.errors import SchemaTooOld
+from stepwell.stores.migrations import migrations, pending
+
+_HOW = "Run `stepwell migrate` as the owner of the database."
+
+
+async def check(db: asyncpg.Connection, shown: str) -> bool:
+    """Whether the store has its tables; raises when they are not the ones this code knows."""
+    try:
+        applied = await _applied(db)
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise SchemaTooOld(
+            f"This role may not read the schema `stepwell` of the database {shown}. "
+            "Grant it the role stepwell_worker."
+        ) from error
+    waiting = pending(migrations("postgres"), applied)
+    if waiting and applied:
+        raise SchemaTooOld(
+            f"The database {shown} lacks {len(waiting)} migration(s), the first "
+            f"{waiting[0].name}. {_HOW}"
+        )
+    return bool(applied)
+
+
+async def migrate(db: asyncpg.Connection, shown: str) -> list[str]:
+    """Apply what is missing, all of it or nothing; the names of what was applied."""
+    try:
+        async with db.transaction():
+            # Whoever comes second waits here, and then finds nothing left to do.
+            await db.execute(
+                "SELECT pg_advisory_xact_lock(hashtextextended('stepwell:migrate', 0))"
+            )
+            await db.execute("CREATE SCHEMA IF NOT EXISTS stepwell")
+            await db.execute(
+                """CREATE TABLE IF NOT EXISTS stepwell.migrations (
+                       number integer PRIMARY KEY, name text NOT NULL)"""
+            )
+            waiting = pending(migrations("postgres"), await _applied(db))
+            for migration in waiting:
+                await db.execute(migration.sql)
+                await db.execute(
+                    "INSERT INTO stepwell.migrations VALUES ($1, $2)",
+                    migration.number,
+                    migration.name,
+                )
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise SchemaTooOld(
+            f"The database {shown} has to be migrated, and this role may not do that. {_HOW}"
+        ) from error
+    return [migration.name for migration in waiting]
+
+
+async def _applied(db: asyncpg.Connection) -> set[int]:
+    if await db.fetchval("SELECT to_regclass('stepwell.migrations')") is None:
+        return set()
+    return {row[0] for row in await db.fetch("SELECT number FROM stepwell.migrations")}

@@ -1,0 +1,180 @@
+"""Admitting runs on PostgreSQL: idempotent starts, forks, and their place in limits."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+import asyncpg
+
+from stepwell.errors import StoreUnavailable
+from stepwell.kernel.changes import Committed, StartRun
+from stepwell.stores.postgres.limits import wake_queued
+
+
+async def start_runs(
+    db: asyncpg.Connection, found: list[tuple[int, StartRun]], done: Committed
+) -> None:
+    """Insert runs. Outcomes: the id of each, and whether it is new."""
+    starts = [change for _, change in found]
+    new = await insert(db, starts)
+    others = await earlier(db, [change for change in starts if change.id not in new])
+    for index, change in found:
+        run_id = others.get(change.id, change.id)
+        done.outcomes[index] = (run_id, run_id == change.id)
+    created = [change for change in starts if change.id in new]
+    for change in created:
+        if change.fork_from_step is not None or change.fork_for_retry:
+            await _copy_journal(db, change)
+    keys = await enter_limits(db, created, queue=True)
+    if keys:
+        await wake_queued(db, keys, max(change.created_at for change in created), done)
+    done.due = True
+
+
+async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]:
+    """Insert the runs that are not there yet; the ids of those that were inserted."""
+    # Two batches with the same idempotency keys must come to them in the same order.
+    ordered = sorted(starts, key=lambda s: (s.definition, s.idempotency_key or ""))
+    rows = await db.fetch(
+        """WITH given AS MATERIALIZED (
+               SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::text[],
+                   $6::integer[], $7::bigint[], $8::boolean[], $9::text[], $10::text[],
+                   $11::integer[], $12::text[], $13::text[], $14::text[], $15::bigint[],
+                   $16::bigint[], $17::bigint[], $18::bigint[], $19::text[])
+               AS g (id, workspace_id, definition, version, program, priority, due_at, limited,
+                     idempotency_key, concurrency_key, concurrency_limit, parent_run_id,
+                     forked_from, key_base, created_at, deadline_at, expires_at,
+                     retention_seconds, input)
+           ), bodies AS (
+               INSERT INTO stepwell.payloads (run_id, kind, body)
+               SELECT id, 'input', input FROM given ON CONFLICT DO NOTHING
+           )
+           INSERT INTO stepwell.runs (id, workspace_id, definition, version, program, status,
+               priority, due_at, limited, idempotency_key, concurrency_key, concurrency_limit,
+               parent_run_id, forked_from, key_base, created_at, deadline_at, expires_at,
+               retention_seconds)
+           SELECT id, workspace_id, definition, version, program, 'pending', priority, due_at,
+               limited, idempotency_key, concurrency_key, concurrency_limit, parent_run_id,
+               forked_from, key_base, created_at, deadline_at, expires_at, retention_seconds
+           FROM given ON CONFLICT DO NOTHING RETURNING id""",
+        *zip(
+            *[
+                (
+                    s.id, s.workspace_id, s.definition, s.version, s.program, s.priority,
+                    s.due_at, bool(s.limits), s.idempotency_key, s.concurrency_key,
+                    s.concurrency_limit, s.parent_run_id, s.forked_from, s.key_base,
+                    s.created_at, s.deadline_at,
+                    min((at for at in (s.deadline_at, s.ttl_at) if at is not None), default=None),
+                    s.retention_seconds, s.input,
+                )
+                for s in ordered
+            ],
+            strict=True,
+        ),
+    )  # fmt: skip
+    return {row[0] for row in rows}
+
+
+async def earlier(db: asyncpg.Connection, starts: Sequence[StartRun]) -> dict[str, str]:
+    """For starts that inserted nothing, the run that was there before, by the id they had."""
+    if not starts:
+        return {}
+    # The id itself in conflict: this start was sent before, and its acknowledgement lost.
+    rows = await db.fetch(
+        """SELECT g.id, coalesce(
+               (SELECT r.id FROM stepwell.runs r WHERE r.id = g.id),
+               (SELECT r.id FROM stepwell.runs r WHERE r.workspace_id = g.workspace_id
+                   AND r.definition = g.definition AND r.idempotency_key = g.idempotency_key))
+           FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+               AS g (id, workspace_id, definition, idempotency_key)""",
+        *zip(
+            *[(s.id, s.workspace_id, s.definition, s.idempotency_key) for s in starts], strict=True
+        ),
+    )
+    found = {row[0]: row[1] for row in rows}
+    if None in found.values():
+        raise StoreUnavailable("A run with the same idempotency key was just deleted.")
+    strays = [own_id for own_id, run_id in found.items() if own_id != run_id]
+    await db.fetch("DELETE FROM stepwell.payloads WHERE run_id = ANY($1)", strays)
+    return found
+
+
+async def enter_limits(
+    db: asyncpg.Connection, starts: Sequence[StartRun], *, queue: bool
+) -> Collection[str]:
+    """File new runs under their limits; the limits in whose queues they now stand.
+
+    A child shares whatever slots its parent has. Without `queue`, a run stays due and takes
+    its place in the queue, if it must, when a worker comes to it.
+    """
+    children = [s for s in starts if s.parent_run_id is not None]
+    if children:
+        await db.fetch(
+            """INSERT INTO stepwell.limits (run_id, limit_key, capacity, slot, admitted)
+               SELECT g.id, l.limit_key, NULL, l.slot, true
+               FROM unnest($1::text[], $2::text[]) AS g (id, parent_run_id)
+               JOIN stepwell.limits l ON l.run_id = g.parent_run_id""",
+            [s.id for s in children],
+            [s.parent_run_id for s in children],
+        )
+    filed = [(s.id, key, capacity) for s in starts for key, capacity in s.limits]
+    if not filed:
+        return []
+    rows = await db.fetch(
+        """INSERT INTO stepwell.limits (run_id, limit_key, capacity, slot)
+           SELECT run_id, limit_key, capacity, run_id
+           FROM unnest($1::text[], $2::text[], $3::integer[]) AS g (run_id, limit_key, capacity)
+           ON CONFLICT (run_id, limit_key) DO UPDATE SET capacity = excluded.capacity
+           RETURNING run_id, limit_key, slot = run_id""",
+        *zip(*filed, strict=True),
+    )
+    own = {(row[0], row[1]) for row in rows if row[2]}
+    queued: dict[str, str] = {}
+    for s in starts:
+        first = next((key for key, _ in s.limits if (s.id, key) in own), None)
+        if queue and first is not None and s.due_at <= s.created_at:
+            queued[s.id] = first
+    if queued:
+        await db.fetch(
+            """UPDATE runs r SET due_at = NULL, blocked_on = g.limit_key
+               FROM unnest($1::text[], $2::text[]) AS g (id, limit_key) WHERE r.id = g.id""",
+            list(queued),
+            list(queued.values()),
+        )
+    return set(queued.values())
+
+
+async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
+    """Give a fork the journal of its origin, up to the step it leaves out."""
+    if change.fork_for_retry:
+        # A retry keeps all that was done, and drops the failure that ended the run.
+        condition = """s.status IN ('completed', 'timed_out') OR (s.status = 'failed'
+            AND coalesce(s.position < (SELECT position FROM steps WHERE run_id = $2 AND key = $3),
+                         true))"""
+    else:
+        condition = """s.status IN ('completed', 'failed', 'timed_out') AND s.seq <
+            (SELECT seq FROM (SELECT seq FROM steps WHERE run_id = $2 AND key = $3
+             UNION ALL SELECT seq FROM waits WHERE run_id = $2 AND key = $3) f LIMIT 1)"""
+    await db.fetch(
+        f"""INSERT INTO steps SELECT $1, s.key, s.seq, s.position, s.kind, s.status, s.attempts,
+                s.output, s.error, s.started_at, s.completed_at
+            FROM steps s WHERE s.run_id = $2 AND ({condition})""",
+        change.id,
+        change.forked_from,
+        change.fork_from_step,
+    )
+
+
+async def start_in(db: asyncpg.Connection, change: StartRun) -> tuple[str, bool]:
+    """Start a run on the caller's connection, whose search path is not ours.
+
+    No lock on limits is taken: the caller's transaction may last, and workers would stand still.
+    """
+    new = await insert(db, [change])
+    if change.id in new:
+        await enter_limits(db, [change], queue=False)
+        # Heard only when the caller's transaction commits.
+        await db.execute("SELECT pg_notify('stepwell', '')")
+        return change.id, True
+    run_id = (await earlier(db, [change]))[change.id]
+    return run_id, run_id == change.id

@@ -1,0 +1,264 @@
+"""The PostgreSQL store: connections, schema and small verbs."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+from collections.abc import Callable, Sequence
+from typing import Any
+
+import asyncpg
+from asyncpg.pool import PoolConnectionProxy
+
+from stepwell.errors import InvalidInput, StoreUnavailable
+from stepwell.kernel.changes import Change, ClaimRuns, Committed, StartRun
+from stepwell.kernel.clock import SECOND, Clock
+from stepwell.kernel.explaining import RunFacts
+from stepwell.kernel.run import Run, Step, WorkerInfo
+from stepwell.store import DefinitionRow, RunFilter, WorkerRow
+from stepwell.stores.postgres import reads, schema, starting
+from stepwell.stores.postgres.address import Address, patiently
+from stepwell.stores.postgres.apply import apply
+from stepwell.stores.postgres.connections import WRITER_SETTINGS, Line, Pool
+from stepwell.stores.postgres.limits import wake_queued
+from stepwell.stores.postgres.locking import limit_name, lock
+from stepwell.stores.postgres.lookups import Lookups
+from stepwell.stores.postgres.notices import Notices
+from stepwell.stores.postgres.sweep import sweep
+
+log = logging.getLogger("stepwell.postgres")
+
+OPEN_SECONDS = 10.0
+POOL_SIZE = 4
+
+# The database's clock in microseconds.
+_CLOCK = "(extract(epoch FROM clock_timestamp()) * 1000000)::bigint"
+
+
+class PostgresStore:
+    """Runs in one PostgreSQL database. All batches of a process go through one connection."""
+
+    def __init__(self, url: str, clock: Clock) -> None:
+        self.clock = clock
+        self._address = Address(url)
+        self._writer = Line(self._address, WRITER_SETTINGS)
+        self._turn = asyncio.Lock()
+        self._pool = Pool(self._address, POOL_SIZE)
+        self._lookups = Lookups(self._pool)
+        self._notices = Notices(self._address, self._pool)
+
+    async def open(self) -> None:
+        self._pool.open()
+        try:
+            await patiently(OPEN_SECONDS, lambda: self._writer.run(self._check))
+        except BaseException:
+            await self.close()
+            raise
+
+    async def _check(self, db: asyncpg.Connection) -> None:
+        self.clock.sync(await db.fetchval(f"SELECT {_CLOCK}"))
+        if not await schema.check(db, self._address.shown):
+            await schema.migrate(db, self._address.shown)
+
+    async def close(self) -> None:
+        await self._notices.close()
+        await self._lookups.close()
+        await self._pool.close()
+        async with self._turn:
+            await self._writer.close()
+
+    async def migrate(self) -> list[str]:
+        return await patiently(
+            OPEN_SECONDS,
+            lambda: self._writer.run(lambda db: schema.migrate(db, self._address.shown)),
+        )
+
+    async def commit(self, batch: Sequence[Change]) -> Committed:
+        async with self._turn:
+            done = await self._writer.run(lambda db: apply(db, batch))
+            now = max((c.now for c in batch if isinstance(c, ClaimRuns) and c.sweep), default=None)
+            if now is not None:
+                await self._sweep(now, done)
+        return done
+
+    async def _sweep(self, now: int, done: Committed) -> None:
+        # The batch is durable, whatever becomes of this; the next sweep does what is left.
+        try:
+            await self._writer.run(lambda db: sweep(db, now, done))
+        except StoreUnavailable as error:
+            log.warning("A sweep was given up: %s", error)
+        except Exception:
+            log.exception("A sweep failed.")
+
+    def watch(self, notice: Callable[[str], None]) -> None:
+        self._notices.watch(notice)
+
+    def announce(self, committed: Committed) -> None:
+        self._notices.announce(committed)
+
+    async def register(self, workspace_id: str, definitions: Sequence[DefinitionRow]) -> None:
+        now = self.clock.now()
+
+        async def work(db: asyncpg.Connection) -> None:
+            async with db.transaction():
+                await _register(db, workspace_id, definitions, now)
+
+        if definitions:
+            await self._pool.run(work)
+
+    async def definition(
+        self, workspace_id: str, name: str, version: int | None
+    ) -> DefinitionRow | None:
+        return await self._pool.run(lambda db: reads.definition(db, workspace_id, name, version))
+
+    async def enlist(self, worker: WorkerRow) -> None:
+        now = self.clock.now()
+        expires = now + int(worker.lease_seconds * SECOND)
+        self._notices.workers.add(worker.id)
+        await self._pool.run(
+            lambda db: db.execute(
+                """INSERT INTO workers VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+                   ON CONFLICT (id) DO NOTHING""",
+                worker.id, worker.workspace_id, worker.host, worker.pid, worker.pid_started,
+                worker.concurrency, json.dumps(worker.programs), worker.started_at, now, expires,
+            )
+        )  # fmt: skip
+
+    async def heartbeat(self, worker_id: str, lease_seconds: float) -> bool:
+        now = self.clock.now()
+        told = await self._pool.run(
+            lambda db: db.fetchval(
+                f"""UPDATE workers SET heartbeat_at = $1, expires_at = $2
+                    WHERE id = $3 AND expires_at > $1 RETURNING {_CLOCK}""",
+                now,
+                now + int(lease_seconds * SECOND),
+                worker_id,
+            )
+        )
+        if told is not None:
+            self.clock.sync(told)
+        return told is not None
+
+    async def retire(self, worker_ids: Sequence[str]) -> None:
+        now = self.clock.now()
+        await self._pool.run(
+            lambda db: db.execute(
+                "UPDATE workers SET expires_at = least(expires_at, $1) WHERE id = ANY($2)",
+                now,
+                list(worker_ids),
+            )
+        )
+
+    async def workers(self, workspace_id: str) -> list[WorkerInfo]:
+        now = self.clock.now()
+        return await self._pool.run(lambda db: reads.workers(db, workspace_id, now))
+
+    async def worker_processes(self) -> list[tuple[str, str, int, str]]:
+        rows = await self._pool.run(
+            lambda db: db.fetch("SELECT id, host, pid, pid_started FROM workers")
+        )
+        return [(row[0], row[1], row[2], row[3]) for row in rows]
+
+    async def lost(self, held: Sequence[tuple[str, str, int]]) -> list[str]:
+        return await self._pool.run(lambda db: reads.lost(db, held))
+
+    async def get_run(self, workspace_id: str, run_id: str) -> Run | None:
+        return await self._lookups.get(workspace_id, run_id)
+
+    async def ended(self, run_ids: Sequence[str]) -> list[str]:
+        return await self._pool.run(lambda db: reads.ended(db, run_ids))
+
+    async def list_runs(self, where: RunFilter) -> list[Run]:
+        return await self._pool.run(lambda db: reads.list_runs(db, where))
+
+    async def count_runs(self, workspace_id: str) -> dict[str, dict[str, int]]:
+        return await self._pool.run(lambda db: reads.count_runs(db, workspace_id))
+
+    async def steps(self, run_id: str) -> list[Step]:
+        return await self._pool.run(lambda db: reads.steps(db, run_id))
+
+    async def facts(self, workspace_id: str, run_id: str) -> RunFacts | None:
+        now = self.clock.now()
+        return await self._pool.run(lambda db: reads.facts(db, workspace_id, run_id, now))
+
+    async def prune(self, now: int, limit: int) -> int:
+        async def work(db: asyncpg.Connection) -> int:
+            async with db.transaction():
+                rows = await db.fetch(
+                    """SELECT id FROM runs WHERE purge_at <= $1 ORDER BY purge_at LIMIT $2
+                       FOR UPDATE SKIP LOCKED""",
+                    now,
+                    limit,
+                )
+                old = [row[0] for row in rows]
+                for table in ("payloads", "steps", "attempts", "waits", "limits", "events"):
+                    await db.execute(f"DELETE FROM {table} WHERE run_id = ANY($1)", old)
+                await db.execute("DELETE FROM runs WHERE id = ANY($1)", old)
+            return len(old)
+
+        return await self._pool.run(work)
+
+    async def take_duty(self, name: str, worker_id: str, seconds: float) -> bool:
+        now = self.clock.now()
+        taken = await self._pool.run(
+            lambda db: db.fetchval(
+                """INSERT INTO duties VALUES ($1, $2, $3) ON CONFLICT (name) DO UPDATE
+                   SET worker_id = $2, expires_at = $3
+                   WHERE duties.worker_id = $2 OR duties.expires_at <= $4 RETURNING true""",
+                name,
+                worker_id,
+                now + int(seconds * SECOND),
+                now,
+            )
+        )
+        return taken is not None
+
+    async def start_in(self, connection: Any, change: StartRun) -> tuple[str, bool]:
+        db: asyncpg.Connection = connection
+        if not isinstance(connection, asyncpg.Connection | PoolConnectionProxy):
+            raise InvalidInput(
+                f"start(connection=…) takes a connection of asyncpg's, not {connection!r}."
+            )
+        try:
+            # Inside a transaction this is a savepoint: a start that fails leaves it usable.
+            async with db.transaction():
+                return await starting.start_in(db, change)
+        except (asyncpg.UndefinedTableError, asyncpg.InvalidSchemaNameError) as error:
+            raise InvalidInput(
+                "start(connection=…) needs a connection to the store's own database; this one "
+                "has no schema `stepwell`."
+            ) from error
+
+
+async def _register(
+    db: asyncpg.Connection, workspace_id: str, definitions: Sequence[DefinitionRow], now: int
+) -> None:
+    keys = {
+        f"definition:{workspace_id}/{d.name}": d.max_concurrent_runs
+        for d in definitions
+        if d.max_concurrent_runs is not None
+    }
+    if keys:
+        await lock(db, {limit_name(key): True for key in keys}, [], [])
+    # In order, so that processes that start at the same time do not wait for each other in turn.
+    await db.executemany(
+        """INSERT INTO definitions VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
+           ON CONFLICT (workspace_id, name, version) DO UPDATE SET
+               kind = $4, program = $5, retention_seconds = $6, max_concurrent_runs = $7,
+               deadline_seconds = $8""",
+        [
+            (workspace_id, d.name, d.version, d.kind, d.program, d.retention_seconds,
+             d.max_concurrent_runs, d.deadline_seconds)
+            for d in sorted(definitions, key=lambda d: (d.name, d.version))
+        ],
+    )  # fmt: skip
+    if keys:
+        await db.execute(
+            """UPDATE limits l SET capacity = g.capacity
+               FROM unnest($1::text[], $2::integer[]) AS g (key, capacity)
+               WHERE l.limit_key = g.key AND l.capacity IS NOT NULL""",
+            list(keys),
+            list(keys.values()),
+        )
+        await wake_queued(db, list(keys), now, Committed([]))

@@ -1,0 +1,185 @@
+"""The sweep on PostgreSQL: dead workers' runs, runs out of time, queues that were forgotten.
+
+It follows the batch that asked for it, in transactions of its own: what it has to lock is
+known only once it has looked, and locks must be taken in order.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from typing import NamedTuple
+
+import asyncpg
+
+from stepwell.kernel.changes import Committed
+from stepwell.kernel.outcomes import CRASH_LIMIT, crash_loop_error, deadline_error, ttl_error
+from stepwell.stores.postgres.ending import Ending, finish
+from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
+from stepwell.stores.postgres.locking import limit_name, lock
+
+SWEEP_LIMIT = 500
+
+
+class Stopped(NamedTuple):
+    """A run whose worker is gone: how often in a row, at how many recorded steps."""
+
+    run_id: str
+    crashes: int
+    progress: int
+
+
+async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> None:
+    """Look whether there is anything to do, which is rare; then do it, one worker at a time."""
+    row = await db.fetchrow(
+        f"""WITH RECURSIVE queues (key) AS (
+                SELECT min(blocked_on) FROM runs WHERE blocked_on IS NOT NULL
+                UNION ALL
+                SELECT (SELECT min(r.blocked_on) FROM runs r WHERE r.blocked_on > q.key)
+                FROM queues q WHERE q.key IS NOT NULL
+            ), owners (id) AS (
+                SELECT min(owner) FROM runs WHERE owner IS NOT NULL
+                UNION ALL
+                SELECT (SELECT min(r.owner) FROM runs r WHERE r.owner > o.id)
+                FROM owners o WHERE o.id IS NOT NULL
+            )
+            SELECT (SELECT array_agg(id) FROM (
+                        SELECT id FROM workers WHERE expires_at <= $1
+                        UNION
+                        SELECT id FROM owners WHERE id NOT IN (SELECT id FROM workers) LIMIT 20) w),
+                   (SELECT array_agg(id) FROM (
+                        SELECT id FROM runs WHERE expires_at <= $1
+                        ORDER BY expires_at LIMIT $2) r),
+                   (SELECT array_agg(k.key) FROM (SELECT key FROM queues LIMIT 1000) k
+                    WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY})""",
+        now,
+        SWEEP_LIMIT,
+    )
+    assert row is not None
+    dead, late, queues = row
+    for worker_id in dead or ():
+        looping: list[Stopped] = []
+        await _alone(db, partial(_take_over, db, worker_id, now, done, looping))
+        if looping:
+            await _alone(db, partial(_end_looping, db, worker_id, looping, now, done))
+    if late:
+        await _alone(db, partial(_expire, db, late, now, done))
+    if queues:
+        await _alone(db, partial(_unblock, db, queues, now, done))
+
+
+async def _alone(db: asyncpg.Connection, work: Callable[[], Awaitable[None]]) -> None:
+    """Do this in a transaction, unless another worker is sweeping."""
+    async with db.transaction():
+        if await db.fetchval(
+            "SELECT pg_try_advisory_xact_lock(hashtextextended('stepwell:sweep', 0))"
+        ):
+            await work()
+
+
+async def _take_over(
+    db: asyncpg.Connection, worker_id: str, now: int, done: Committed, looping: list[Stopped]
+) -> None:
+    """Make the runs of a worker whose lease has passed due again, but those that are `looping`."""
+    # A lease that is locked is being renewed, or claimed under, at this moment.
+    free = await db.fetchval(
+        "SELECT true FROM workers WHERE id = $1 AND expires_at <= $2 FOR UPDATE SKIP LOCKED",
+        worker_id,
+        now,
+    )
+    if not free and await db.fetchval("SELECT true FROM workers WHERE id = $1", worker_id):
+        return
+    rows = await db.fetch(
+        """SELECT h.id, CASE WHEN h.crash_progress = p.progress THEN h.crashes + 1 ELSE 1 END,
+                  p.progress
+           FROM (SELECT id, crashes, crash_progress FROM runs WHERE owner = $1
+                 ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED) h
+           CROSS JOIN LATERAL (
+               SELECT count(*)::integer AS progress FROM steps
+               WHERE run_id = h.id AND status IN ('completed', 'failed')) p""",
+        worker_id,
+        SWEEP_LIMIT,
+    )
+    stopped = [Stopped(*row) for row in rows]
+    looping += [run for run in stopped if run.crashes >= CRASH_LIMIT]
+    taken = [run for run in stopped if run.crashes < CRASH_LIMIT]
+    if taken:
+        await _count_crash(db, taken)
+        ids = [run.run_id for run in taken]
+        await db.fetch("UPDATE runs SET owner = NULL, due_at = $2 WHERE id = ANY($1)", ids, now)
+        done.due = True
+        done.stopped.extend((run_id, worker_id) for run_id in ids)
+    await _strike_off(db, worker_id)
+
+
+async def _count_crash(db: asyncpg.Connection, stopped: Sequence[Stopped]) -> None:
+    await db.fetch(
+        """UPDATE runs r SET attempt = r.attempt + 1, crashes = g.crashes,
+               crash_progress = g.progress
+           FROM unnest($1::text[], $2::integer[], $3::integer[]) AS g (id, crashes, progress)
+           WHERE r.id = g.id""",
+        *zip(*stopped, strict=True),
+    )
+
+
+async def _strike_off(db: asyncpg.Connection, worker_id: str) -> None:
+    """Forget a worker once nothing is left that somebody would have to take over."""
+    await db.fetch(
+        "DELETE FROM workers WHERE id = $1 AND NOT EXISTS (SELECT FROM runs WHERE owner = $1)",
+        worker_id,
+    )
+
+
+async def _end_looping(
+    db: asyncpg.Connection,
+    worker_id: str,
+    looping: Sequence[Stopped],
+    now: int,
+    done: Committed,
+) -> None:
+    """Fail runs that took their worker down too often; until then the dead worker keeps them."""
+    ids = [run.run_id for run in looping]
+    locked = await lock(db, {}, ids, ids)
+    doomed = [
+        run for run in looping if (row := locked.get(run.run_id)) and row["owner"] == worker_id
+    ]
+    if not doomed:
+        return
+    await _count_crash(db, doomed)
+    ids = [run.run_id for run in doomed]
+    steps = await db.fetch(
+        """SELECT r.id, (SELECT key FROM steps WHERE run_id = r.id AND status = 'running'
+                         ORDER BY seq LIMIT 1)
+           FROM runs r WHERE r.id = ANY($1)""",
+        ids,
+    )
+    await finish(
+        db, [Ending(row[0], "failed", None, crash_loop_error(row[1]), now) for row in steps], done
+    )
+    done.stopped.extend((run_id, worker_id) for run_id in ids)
+    await _strike_off(db, worker_id)
+
+
+async def _expire(
+    db: asyncpg.Connection, run_ids: Sequence[str], now: int, done: Committed
+) -> None:
+    """End runs that passed their deadline, or their time to live in the queue."""
+    await lock(db, {}, run_ids, run_ids)
+    late = await db.fetch(
+        """SELECT id, owner, coalesce(deadline_at <= $2, false) FROM runs
+           WHERE id = ANY($1) AND expires_at <= $2""",
+        run_ids,
+        now,
+    )
+    endings = [
+        Ending(row[0], "timed_out", None, deadline_error() if row[2] else ttl_error(), now)
+        for row in late
+    ]
+    await finish(db, endings, done)
+    done.stopped.extend((row[0], row[1]) for row in late)
+
+
+async def _unblock(db: asyncpg.Connection, keys: Sequence[str], now: int, done: Committed) -> None:
+    """The safety net under the calls of `wake_queued`: queues whose limits have room."""
+    await lock(db, {limit_name(key): True for key in keys}, [], [])
+    await wake_queued(db, keys, now, done)

@@ -1,0 +1,299 @@
+"""Waits, signals and events on PostgreSQL: whoever comes second finds the first."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+import asyncpg
+
+from stepwell.kernel.changes import (
+    Committed,
+    EmitEvent,
+    OpenWait,
+    ParkRun,
+    ReleaseRun,
+    SendSignal,
+    WatchWaits,
+)
+from stepwell.kernel.codec import decode
+from stepwell.kernel.matching import contains, terms_of
+from stepwell.kernel.states import ENDED
+from stepwell.stores.postgres.ending import Result, child_result, end_waits
+
+
+async def open_waits(
+    db: asyncpg.Connection, found: list[tuple[int, OpenWait]], done: Committed
+) -> None:
+    """Register waits, and end at once those whose event, signal or child came before."""
+    changes = [change for _, change in found]
+    await db.fetch(
+        """INSERT INTO waits (run_id, key, workspace_id, seq, kind, due_at, event, term, match,
+                              child_run_id, created_at)
+           SELECT g.run_id, g.key, r.workspace_id, g.seq, g.kind, g.due_at, g.event, g.term,
+                  g.match, g.child_run_id, g.created_at
+           FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::bigint[],
+                       $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[])
+           AS g (run_id, key, seq, kind, due_at, event, term, match, child_run_id, created_at)
+           JOIN runs r ON r.id = g.run_id ON CONFLICT DO NOTHING""",
+        *zip(
+            *[
+                (c.held.run_id, c.key, c.seq, c.kind, c.due_at, c.event, c.term, c.match,
+                 c.child_run_id, c.created_at)
+                for c in changes
+            ],
+            strict=True,
+        ),
+    )  # fmt: skip
+    for_event = [c for c in changes if c.event is not None]
+    if for_event:
+        served = await _take_signals(db, for_event, done)
+        for index, change in enumerate(for_event):
+            if change.since is not None and index not in served:
+                await _look_back(db, change, done)
+    for_child = [c for c in changes if c.child_run_id is not None]
+    if for_child:
+        await _find_ended_children(db, for_child, done)
+
+
+async def _take_signals(
+    db: asyncpg.Connection, changes: list[OpenWait], done: Committed
+) -> set[int]:
+    """Hand buffered signals, in order, to the waits they match; which waits were served."""
+    rows = await db.fetch(
+        """SELECT g.number - 1, e.id, e.payload
+           FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY
+               AS g (run_id, key, event, number)
+           JOIN waits w ON w.run_id = g.run_id AND w.key = g.key AND w.ended_at IS NULL
+           JOIN events e ON e.run_id = g.run_id AND e.type = g.event AND e.consumed_by IS NULL
+           ORDER BY g.number, e.id""",
+        [c.held.run_id for c in changes],
+        [c.key for c in changes],
+        [c.event for c in changes],
+    )
+    served: set[int] = set()
+    results: list[Result] = []
+    consumed: dict[str, str] = {}
+    for index, event_id, payload in rows:
+        if index in served or event_id in consumed:
+            continue
+        change = changes[index]
+        if change.match is None or contains(decode(payload), decode(change.match)):
+            served.add(index)
+            consumed[event_id] = change.key
+            results.append(Result(change.held.run_id, change.key, payload, change.created_at))
+    await _consume(db, consumed)
+    await end_waits(db, results, done)
+    return served
+
+
+async def _consume(db: asyncpg.Connection, consumed: Mapping[str, str]) -> None:
+    if consumed:
+        await db.fetch(
+            """UPDATE events e SET consumed_by = g.key
+               FROM unnest($1::text[], $2::text[]) AS g (id, key) WHERE e.id = g.id""",
+            list(consumed),
+            list(consumed.values()),
+        )
+
+
+async def _look_back(db: asyncpg.Connection, change: OpenWait, done: Committed) -> None:
+    match = decode(change.match) if change.match is not None else None
+    # A cursor: of very many events the first that matches is all that is wanted.
+    async for (payload,) in db.cursor(
+        """SELECT e.payload FROM waits w
+           JOIN events e ON e.workspace_id = w.workspace_id AND e.type = w.event
+           WHERE w.run_id = $1 AND w.key = $2 AND w.ended_at IS NULL
+             AND e.run_id IS NULL AND e.created_at >= $3 ORDER BY e.id""",
+        change.held.run_id,
+        change.key,
+        change.since,
+    ):
+        if match is None or contains(decode(payload), match):
+            found = Result(change.held.run_id, change.key, payload, change.created_at)
+            await end_waits(db, [found], done)
+            return
+
+
+async def _find_ended_children(
+    db: asyncpg.Connection, changes: list[OpenWait], done: Committed
+) -> None:
+    rows = await db.fetch(
+        """SELECT g.number - 1, r.status,
+               (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
+               (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')
+           FROM unnest($1::text[]) WITH ORDINALITY AS g (child_run_id, number)
+           LEFT JOIN runs r ON r.id = g.child_run_id
+           WHERE r.id IS NULL OR r.status IN ('completed', 'failed', 'cancelled', 'timed_out')""",
+        [c.child_run_id for c in changes],
+    )
+    results = []
+    for index, status, output, error in rows:
+        change = changes[index]
+        result = child_result(status or "missing", output, error)
+        results.append(Result(change.held.run_id, change.key, result, change.created_at))
+    await end_waits(db, results, done)
+
+
+async def send_signals(
+    db: asyncpg.Connection, found: list[tuple[int, SendSignal]], done: Committed
+) -> None:
+    """Buffer signals, and hand each to the first of the run's waits that it matches."""
+    rows = await db.fetch(
+        "SELECT id, workspace_id, status FROM runs WHERE id = ANY($1)",
+        list({change.run_id for _, change in found}),
+    )
+    known = {(row[0], row[1]): row[2] for row in rows}
+    changes: list[SendSignal] = []
+    for index, change in found:
+        status = known.get((change.run_id, change.workspace_id))
+        done.outcomes[index] = None if status is None else status not in ENDED
+        if done.outcomes[index]:
+            changes.append(change)
+    if not changes:
+        return
+    # A signal that is there already was sent before, and its acknowledgement lost.
+    new = await db.fetch(
+        """INSERT INTO events (id, workspace_id, type, run_id, payload, created_at)
+           SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
+                                $6::bigint[]) ON CONFLICT DO NOTHING RETURNING id""",
+        *zip(
+            *[(c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at) for c in changes],
+            strict=True,
+        ),
+    )
+    new_ids = {row[0] for row in new}
+    await _hand_out(db, [change for change in changes if change.id in new_ids], done)
+
+
+async def _hand_out(db: asyncpg.Connection, changes: list[SendSignal], done: Committed) -> None:
+    rows = await db.fetch(
+        """SELECT w.run_id, w.event, w.key, w.match FROM waits w
+           WHERE w.run_id = ANY($1) AND w.event = ANY($2) AND w.ended_at IS NULL
+           ORDER BY w.run_id, w.seq""",
+        list({change.run_id for change in changes}),
+        list({change.type for change in changes}),
+    )
+    open_by_run: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
+    for run_id, event, key, match in rows:
+        open_by_run.setdefault((run_id, event), []).append((key, match))
+    results: list[Result] = []
+    consumed: dict[str, str] = {}
+    for change in changes:
+        candidates = open_by_run.get((change.run_id, change.type), [])
+        for key, match in candidates:
+            if match is None or contains(decode(change.payload), decode(match)):
+                results.append(Result(change.run_id, key, change.payload, change.created_at))
+                consumed[change.id] = key
+                candidates.remove((key, match))
+                break
+    await _consume(db, consumed)
+    await end_waits(db, results, done)
+
+
+async def waiting_for(db: asyncpg.Connection, changes: Iterable[EmitEvent]) -> list[Any]:
+    """Open waits that may match these events: (number of the event, run, key, match)."""
+    places = [
+        (number, change.workspace_id, change.type, term)
+        for number, change in enumerate(changes)
+        for term in terms_of(decode(change.payload))
+    ]
+    return await db.fetch(
+        """SELECT g.number, w.run_id, w.key, w.match
+           FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[])
+               AS g (number, workspace_id, event, term)
+           JOIN waits w ON w.workspace_id = g.workspace_id AND w.event = g.event
+             AND w.term = g.term AND w.ended_at IS NULL
+           ORDER BY g.number""",
+        *zip(*places, strict=True),
+    )
+
+
+async def emit_events(
+    db: asyncpg.Connection, found: list[tuple[int, EmitEvent]], done: Committed
+) -> None:
+    """Write events to the outbox and end every wait of the workspace that they match."""
+    new = await _write_events(db, found, done)
+    if not new:
+        return
+    payloads = [decode(change.payload) for change in new]
+    results: dict[tuple[str, str], Result] = {}
+    for number, run_id, key, match in await waiting_for(db, new):
+        if (run_id, key) not in results:
+            change = new[number]
+            if match is None or contains(payloads[number], decode(match)):
+                results[run_id, key] = Result(run_id, key, change.payload, change.created_at)
+    await end_waits(db, list(results.values()), done)
+
+
+async def _write_events(
+    db: asyncpg.Connection, found: list[tuple[int, EmitEvent]], done: Committed
+) -> list[EmitEvent]:
+    rows = await db.fetch(
+        """INSERT INTO events (id, workspace_id, type, key, once_key, payload, created_at)
+           SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
+                                $6::text[], $7::bigint[]) ON CONFLICT DO NOTHING RETURNING id""",
+        *zip(
+            *[
+                (c.id, c.workspace_id, c.type, c.key, (c.key or "") if c.once else None, c.payload,
+                 c.created_at)
+                for _, c in found
+            ],
+            strict=True,
+        ),
+    )  # fmt: skip
+    new = {row[0] for row in rows}
+    others = [change.id for _, change in found if change.id not in new]
+    # An event with this very id was sent before, and its acknowledgement lost: it is new still.
+    sent: set[str] = set()
+    if others:
+        rows = await db.fetch("SELECT id FROM events WHERE id = ANY($1)", others)
+        sent = {row[0] for row in rows}
+    for index, change in found:
+        done.outcomes[index] = change.id in new or change.id in sent
+    return [change for _, change in found if change.id in new]
+
+
+def _pairs(changes: Sequence[ParkRun | WatchWaits]) -> list[tuple[str, str | None]]:
+    """(run, key) for each awaited wait; a run without any has one pair that finds nothing."""
+    keys = {change.held.run_id: change.keys for change in changes}
+    return [(run_id, key) for run_id, awaited in keys.items() for key in awaited or (None,)]
+
+
+# When any of the awaited waits has ended the run is due now, else when the first of them is.
+_NEXT_DUE = """(SELECT g.run_id, CASE WHEN count(w.ended_at) > 0 THEN min(w.created_at)
+                                 ELSE min(w.due_at) END AS due_at
+                FROM unnest($1::text[], $2::text[]) AS g (run_id, key)
+                LEFT JOIN waits w ON w.run_id = g.run_id AND w.key = g.key
+                GROUP BY g.run_id)"""
+
+
+async def park_runs(
+    db: asyncpg.Connection, found: list[tuple[int, ParkRun]], done: Committed
+) -> None:
+    await db.fetch(
+        f"""UPDATE runs r SET status = 'waiting', owner = NULL, due_at = p.due_at
+            FROM {_NEXT_DUE} p WHERE r.id = p.run_id""",
+        *zip(*_pairs([change for _, change in found]), strict=True),
+    )
+    done.due = True
+
+
+async def watch_waits(
+    db: asyncpg.Connection, found: list[tuple[int, WatchWaits]], done: Committed
+) -> None:
+    await db.fetch(
+        f"UPDATE runs r SET due_at = p.due_at FROM {_NEXT_DUE} p WHERE r.id = p.run_id",
+        *zip(*_pairs([change for _, change in found]), strict=True),
+    )
+    done.due = True
+
+
+async def release_runs(
+    db: asyncpg.Connection, found: list[tuple[int, ReleaseRun]], done: Committed
+) -> None:
+    await db.fetch(
+        "UPDATE runs SET owner = NULL, due_at = created_at WHERE id = ANY($1)",
+        [change.held.run_id for _, change in found],
+    )
+    done.due = True
