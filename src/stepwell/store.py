@@ -133,6 +133,10 @@ class Store(Protocol):
         """How many runs of each definition are in each status."""
         ...
 
+    async def unclaimed(self, workspace_id: str, before: int) -> tuple[int, str | None]:
+        """How many runs have been due since then without anyone taking them, and the oldest."""
+        ...
+
     async def steps(self, run_id: str) -> list[Step]:
         """The journal of a run, in order of call, its open waits included."""
         ...

@@ -101,6 +101,21 @@ async def test_cancelling_interrupts_user_code_and_its_late_result_is_ignored(
     assert log == ["cancelled=True"]
 
 
+async def test_what_a_cancelled_run_waited_for_shows_as_skipped(world: World) -> None:
+    @workflow
+    async def both(ctx: Any, input: Any) -> Any:
+        await asyncio.gather(ctx.sleep("nap", "1h"), ctx.wait_for_event("never"))
+
+    async with world([both]) as sw, sw.worker():
+        run = await sw.start("both")
+        await until(sw, run.id, "waiting")
+        await sw.cancel(run.id)
+        assert [(s.key, s.kind, s.status) for s in await sw.steps(run.id)] == [
+            ("nap", "sleep", "skipped"),
+            ("never", "event", "skipped"),
+        ]
+
+
 async def test_a_run_cancelled_elsewhere_is_interrupted_soon(world: World, clock: Any) -> None:
     started, stopped = asyncio.Event(), asyncio.Event()
 

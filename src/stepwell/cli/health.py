@@ -16,9 +16,6 @@ if TYPE_CHECKING:
 
 OLD_HEARTBEAT_SECONDS = 90
 UNCLAIMED_SECONDS = 10
-# Live runs that are looked at, newest first, pending ones and others; with more than these,
-# numbers are lower bounds.
-LOOKED_AT = 100
 
 
 class Alert(msgspec.Struct):
@@ -33,8 +30,8 @@ class Health(msgspec.Struct):
 
     alive: int
     last_heartbeat_seconds: float | None
-    unclaimed: list[str]
-    unclaimed_is_partial: bool
+    unclaimed: int
+    oldest_unclaimed: str | None
     warnings: list[Alert]
 
     def lines(self) -> list[str]:
@@ -54,26 +51,11 @@ async def health_of(stepwell: Stepwell, workers: list[WorkerInfo]) -> Health:
     assert now is not None
     last = max((worker.heartbeat_at for worker in workers), default=None)
     age = None if last is None else max((now - last).total_seconds(), 0.0)
-    unclaimed, partial = await _unclaimed(stepwell)
-    health = Health(sum(worker.alive for worker in workers), age, unclaimed, partial, [])
+    before = stepwell.store.clock.now() - UNCLAIMED_SECONDS * SECOND
+    unclaimed, oldest = await stepwell.store.unclaimed(WORKSPACE, before)
+    health = Health(sum(worker.alive for worker in workers), age, unclaimed, oldest, [])
     health.warnings.extend(_warnings(health))
     return health
-
-
-async def _unclaimed(stepwell: Stepwell) -> tuple[list[str], bool]:
-    """Runs that have been due for a while and that no worker has taken."""
-    latest = stepwell.store.clock.now() - UNCLAIMED_SECONDS * SECOND
-    found, partial = [], False
-    for statuses in (["pending"], ["running", "waiting"]):
-        page = await stepwell.list_runs(status=statuses, until=to_datetime(latest), limit=LOOKED_AT)
-        partial = partial or page.next_cursor is not None
-        for run in page.items:
-            facts = await stepwell.store.facts(WORKSPACE, run.id)
-            if facts is None or facts.owner is not None or facts.due_at is None:
-                continue
-            if facts.due_at <= latest:
-                found.append(run.id)
-    return found, partial
 
 
 def _warnings(health: Health) -> list[Alert]:
@@ -86,13 +68,12 @@ def _warnings(health: Health) -> list[Alert]:
     elif age is not None and age > OLD_HEARTBEAT_SECONDS:
         found.append(Alert("old_heartbeat", f"The last heartbeat is {span(age)} old."))
     if health.unclaimed:
-        least = "At least " if health.unclaimed_is_partial else ""
-        runs = count(len(health.unclaimed), "runnable run")
+        runs = count(health.unclaimed, "runnable run")
         found.append(
             Alert(
                 "unclaimed_runs",
-                f"{least}{runs} unclaimed for more than {UNCLAIMED_SECONDS} s; "
-                f"see: stepwell runs explain {health.unclaimed[0]}",
+                f"{runs} unclaimed for more than {UNCLAIMED_SECONDS} s; "
+                f"see: stepwell runs explain {health.oldest_unclaimed}",
             )
         )
     return found

@@ -2,22 +2,17 @@
 
 from __future__ import annotations
 
-from typing import Literal
-
-RunStatus = Literal[
-    "pending", "running", "waiting", "completed", "failed", "cancelled", "timed_out"
-]
-StepStatus = Literal[
-    "running", "retrying", "waiting", "completed", "failed", "timed_out", "skipped"
-]
-
-ENDED: frozenset[str] = frozenset({"completed", "failed", "cancelled", "timed_out"})
-SETTLED: frozenset[str] = frozenset({"completed", "failed", "timed_out", "skipped"})
-
 # From each state, what a run may become; nothing leaves a state in which it has ended.
-TRANSITIONS: dict[str, frozenset[str]] = {
-    "pending": frozenset({"running", "failed", "cancelled", "timed_out"}),
-    "running": frozenset({"waiting", "running", *ENDED}),
-    "waiting": frozenset({"running", "failed", "cancelled", "timed_out"}),
-    **{status: frozenset() for status in ENDED},
+TRANSITIONS: dict[str, tuple[str, ...]] = {
+    "pending": ("running", "cancelled", "timed_out"),
+    "running": ("running", "waiting", "completed", "failed", "cancelled", "timed_out"),
+    "waiting": ("running", "cancelled", "timed_out"),
+    "completed": (),
+    "failed": (),
+    "cancelled": (),
+    "timed_out": (),
 }
+ENDED = frozenset(status for status, following in TRANSITIONS.items() if not following)
+
+# A step is running, retrying or waiting until it has one of these; then it stays as it is.
+SETTLED = frozenset({"completed", "failed", "timed_out", "skipped"})

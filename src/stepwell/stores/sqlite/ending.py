@@ -22,7 +22,7 @@ class Ending(msgspec.Struct):
 
 
 def finish(db: apsw.Connection, endings: list[Ending], done: Committed, *, tidy: bool) -> None:
-    """End these runs. `tidy` also closes journal entries that were still open."""
+    """End these runs. `tidy` also closes what was still open: steps and waits are skipped."""
     if not endings:
         return
     run_rows(
@@ -38,8 +38,14 @@ def finish(db: apsw.Connection, endings: list[Ending], done: Committed, *, tidy:
     bodies += [(e.run_id, "error", e.error) for e in endings if e.error is not None]
     run_rows(db, "INSERT OR REPLACE INTO payloads (run_id, kind, body) VALUES {rows}", bodies)
     ids = pack([ending.run_id for ending in endings])
-    run(db, "DELETE FROM waits WHERE run_id IN (SELECT value FROM json_each(?))", ids)
     if tidy:
+        run(
+            db,
+            """INSERT OR IGNORE INTO steps
+               SELECT run_id, key, seq, 0, kind, 'skipped', 1, NULL, NULL, created_at, NULL
+               FROM waits WHERE run_id IN (SELECT value FROM json_each(?))""",
+            ids,
+        )
         run(
             db,
             """UPDATE steps SET status = 'skipped'
@@ -47,6 +53,7 @@ def finish(db: apsw.Connection, endings: list[Ending], done: Committed, *, tidy:
                  AND status IN ('running', 'retrying')""",
             ids,
         )
+    run(db, "DELETE FROM waits WHERE run_id IN (SELECT value FROM json_each(?))", ids)
     done.ended.extend(ending.run_id for ending in endings)
     _tell_parents(db, endings, ids, done)
     _free_slots(db, ids, endings[-1].completed_at, done)

@@ -94,6 +94,18 @@ def count_runs(db: apsw.Connection, workspace_id: str) -> dict[str, dict[str, in
     return counts
 
 
+def unclaimed(db: apsw.Connection, workspace_id: str, before: int) -> tuple[int, str | None]:
+    row = one(
+        db,
+        """SELECT count(*), min(id) FROM runs
+           WHERE workspace_id = ? AND due_at <= ? AND owner IS NULL""",
+        workspace_id,
+        before,
+    )
+    assert row is not None
+    return row[0], row[1]
+
+
 def steps(db: apsw.Connection, run_id: str) -> list[Step]:
     failures = attempts_by_key(
         all_rows(

@@ -21,7 +21,7 @@ from stepwell.stores.sqlite import reads
 from stepwell.stores.sqlite.apply import apply
 from stepwell.stores.sqlite.ending import wake_queued
 from stepwell.stores.sqlite.lane import Lane
-from stepwell.stores.sqlite.rows import all_rows, one, pack, run
+from stepwell.stores.sqlite.rows import all_rows, pack, run
 
 # How often another process's commits are looked for: a look costs a few microseconds.
 WATCH_SECONDS = 0.05
@@ -64,8 +64,14 @@ class SqliteStore:
         return await self._write.run(_migrate)
 
     def _make_folder(self) -> None:
-        if self._path != ":memory:":
+        if self._path == ":memory:":
+            return
+        try:
             Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise StoreUnavailable(
+                f"The folder of the store {self._path} cannot be made: {error}."
+            ) from error
 
     def _connect(self) -> apsw.Connection:
         try:
@@ -200,6 +206,9 @@ class SqliteStore:
     async def count_runs(self, workspace_id: str) -> dict[str, dict[str, int]]:
         return await self._read.run(lambda db: reads.count_runs(db, workspace_id))
 
+    async def unclaimed(self, workspace_id: str, before: int) -> tuple[int, str | None]:
+        return await self._read.run(lambda db: reads.unclaimed(db, workspace_id, before))
+
     async def steps(self, run_id: str) -> list[Step]:
         return await self._read.run(lambda db: reads.steps(db, run_id))
 
@@ -265,18 +274,15 @@ def _applied(db: apsw.Connection) -> set[int]:
 
 
 def _migrate(db: apsw.Connection) -> list[str]:
-    names = []
-    applied = _applied(db)
-    for migration in pending(migrations("sqlite"), applied):
-        db.execute("BEGIN IMMEDIATE")
-        try:
-            # Somebody else may have been faster between the look and the lock.
-            if one(db, "SELECT 1 FROM migrations WHERE number = ?", migration.number) is None:
-                db.execute(migration.sql)
-                run(db, "INSERT INTO migrations VALUES (?, ?)", migration.number, migration.name)
-                names.append(migration.name)
-            db.execute("COMMIT")
-        except BaseException:
-            db.execute("ROLLBACK")
-            raise
-    return names
+    """Apply what is missing, all of it or nothing: nobody may see a store half migrated."""
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        missing = pending(migrations("sqlite"), _applied(db))
+        for migration in missing:
+            db.execute(migration.sql)
+            run(db, "INSERT INTO migrations VALUES (?, ?)", migration.number, migration.name)
+        db.execute("COMMIT")
+    except BaseException:
+        db.execute("ROLLBACK")
+        raise
+    return [migration.name for migration in missing]

@@ -84,10 +84,9 @@ class Process:
 
     async def serve(self, lease: float) -> None:
         """Work until killed."""
-        async with self.stepwell as stepwell:
-            async with stepwell.worker(concurrency=4, lease=lease) as worker:
-                self.worker = worker
-                await asyncio.Event().wait()
+        async with self.stepwell, self.stepwell.worker(concurrency=4, lease=lease) as worker:
+            self.worker = worker
+            await asyncio.Event().wait()
 
     def kill(self) -> None:
         """As SIGKILL: nothing more reaches the store, whatever is still said."""

@@ -11,6 +11,7 @@ import apsw
 
 from stepwell.app import Stepwell
 from stepwell.errors import StepwellError
+from stepwell.kernel.states import TRANSITIONS
 from stepwell.testing.simulation.loop import VirtualClock, VirtualLoop
 from stepwell.testing.simulation.process import (
     Faults,
@@ -62,6 +63,7 @@ class _Simulation:
     async def run(self) -> str:
         client = self._process("client", mortal=False)
         async with client.stepwell as stepwell:
+            self._forbid_illegal_transitions()
             for number in range(WORKERS):
                 self._start_worker(f"worker-{number}")
             chaos = asyncio.ensure_future(self._chaos())
@@ -176,6 +178,18 @@ class _Simulation:
                     self.problems.append(f"{run_id} is stuck: {why.code}: {why.message}")
                 return
             await asyncio.sleep(1)
+
+    def _forbid_illegal_transitions(self) -> None:
+        legal = " OR ".join(
+            f"(OLD.status = '{before}' AND NEW.status = '{after}')"
+            for before, following in TRANSITIONS.items()
+            for after in following
+        )
+        self.db.execute(
+            f"""CREATE TRIGGER legal_transitions BEFORE UPDATE OF status ON runs
+                WHEN NOT ({legal})
+                BEGIN SELECT RAISE(ABORT, 'illegal change of status'); END"""
+        )
 
     def _check_limits(self) -> None:
         over = self.db.execute(
