@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import ast
-import importlib.util
+import importlib
+import inspect
 import re
 import statistics
-from pathlib import Path
 from typing import Any
 
 import apsw
@@ -49,7 +49,7 @@ async def measure(
 async def _open(store: str, dsn: str) -> _Sqlite | _Postgres:
     if store == "sqlite":
         return _Sqlite(apsw.Connection(dsn.removeprefix("sqlite:///")))
-    return _Postgres(await asyncpg.connect(dsn))
+    return _Postgres(await asyncpg.connect(dsn, server_settings={"search_path": "stepwell"}))
 
 
 class _Sqlite:
@@ -102,7 +102,8 @@ class _Postgres:
         await self._db.execute("CHECKPOINT", timeout=200)
 
     async def plan(self, sql: str) -> list[str]:
-        rows = await self._db.fetch(f"EXPLAIN (GENERIC_PLAN, COSTS OFF) {sql}")
+        explain = await self._db.prepare(f"EXPLAIN (GENERIC_PLAN, COSTS OFF) {sql}")
+        rows = await explain.fetch(*(None for _ in explain.get_parameters()))
         return [row[0] for row in rows]
 
     async def close(self) -> None:
@@ -110,20 +111,23 @@ class _Postgres:
 
 
 def _statements(store: str) -> list[str]:
-    """Every query for due runs in the module that claims them, from its source."""
-    spec = importlib.util.find_spec(f"stepwell.stores.{store}.claim")
-    assert spec is not None
-    assert spec.origin is not None
-    texts = (
-        node.value.strip()
-        for node in ast.walk(ast.parse(Path(spec.origin).read_text()))
-        if isinstance(node, ast.Constant) and isinstance(node.value, str)
-    )
-    return [
-        text
-        for text in texts
-        if text.startswith(("SELECT", "WITH")) and "runs" in text and "due_at" in text
+    """Every query for due runs in the module that claims them, taken from its source."""
+    module = importlib.import_module(f"stepwell.stores.{store}.claim")
+    tree = ast.parse(inspect.getsource(module))
+    texts = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
+    fragments = {id(part) for text in texts for part in text.values}
+    texts += [
+        node
+        for node in ast.walk(tree)
+        if isinstance(node, ast.Constant) and id(node) not in fragments
     ]
+    found = []
+    for text in texts:
+        # An f-string is put together from constants of the module, as the module does it.
+        value = eval(compile(ast.Expression(text), "sql", "eval"), vars(module))
+        if isinstance(value, str) and value.lstrip().startswith(("SELECT", "WITH")):
+            found.append(value)
+    return [text for text in found if "FROM runs" in text and "due_at" in text]
 
 
 def _is_scan(line: str) -> bool:

@@ -108,7 +108,9 @@ class StepwellEngine:
                 self._options.dsn.removeprefix("sqlite:///"), flags=apsw.SQLITE_OPEN_READONLY
             )
             return await asyncio.to_thread(lambda: self._reader.execute(query).get)
-        self._reader = self._reader or await asyncpg.connect(self._options.dsn)
+        self._reader = self._reader or await asyncpg.connect(
+            self._options.dsn, server_settings={"search_path": "stepwell"}
+        )
         return await self._reader.fetchval(query)
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any, get_args
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -24,7 +24,7 @@ from stepwell.cli.runtext import list_lines, show_lines
 from stepwell.cli.session import connected
 from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.run import Explanation, Page, Run, Step
-from stepwell.kernel.states import RunStatus
+from stepwell.kernel.states import TRANSITIONS
 
 if TYPE_CHECKING:
     from stepwell.app import RunHandle, Stepwell
@@ -50,7 +50,7 @@ def runs() -> None:
     "--status",
     multiple=True,
     metavar="STATUS",
-    help=f"One of {', '.join(get_args(RunStatus))}; repeatable.",
+    help=f"One of {', '.join(TRANSITIONS)}; repeatable.",
 )
 @click.option("--definition", metavar="NAME", help="Only runs of this definition.")
 @click.option(
