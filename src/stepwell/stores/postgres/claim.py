@@ -16,8 +16,6 @@ from stepwell.kernel.changes import (
 )
 from stepwell.stores.postgres.admission import admit
 
-# When others had locked what was due, a look this much later finds out what they left.
-AGAIN_MICROS = 5_000
 # More candidates than there is room for, in case other workers have locked the first ones.
 SPARE = 50
 
@@ -74,7 +72,7 @@ async def peek(db: asyncpg.Connection, ask: ClaimRuns) -> Claimed | None:
     leased, found, next_at = row
     if not leased:
         return Claimed([], None, lease_lost=True)
-    return None if found else Claimed([], _not_past(next_at, ask.now))
+    return None if found else Claimed([], next_at)
 
 
 async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
@@ -92,8 +90,8 @@ async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Clai
     runs = await _load(db, found, ask.now)
     more = locked == ask.limit > 0 or 0 < locked < seen
     if behind or (seen > 0 and locked == 0):
-        next_at = ask.now
-    return Claimed(runs, None if more else _not_past(next_at, ask.now), more)
+        next_at = ask.now  # others are at work on it: look again, they may leave some of it
+    return Claimed(runs, None if more else next_at, more)
 
 
 async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
@@ -193,11 +191,6 @@ def _claimed(row: Any) -> ClaimedRun:
         id_, definition, version, program, fence, attempt, input_, created_at, deadline_at,
         idempotency_key, key_base, nudge,
     )  # fmt: skip
-
-
-def _not_past(at: int | None, now: int) -> int | None:
-    """What is past and still there could not be dealt with at once; look again, but not at once."""
-    return None if at is None else max(at, now + AGAIN_MICROS)
 
 
 async def _load(db: asyncpg.Connection, rows: list[Any], now: int) -> list[ClaimedRun]:

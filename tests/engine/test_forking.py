@@ -1,0 +1,78 @@
+"""Forks and retries: a new run that begins with another's journal."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell import Retry, RunFailed, workflow
+from stepwell.errors import RunNotFailed, StepNotFound
+from tests.conftest import World
+
+NEVER = Retry(attempts=1)
+
+
+async def test_a_fork_goes_on_from_a_step_with_another_input(world: World) -> None:
+    calls: list[Any] = []
+
+    def work(name: str, value: Any) -> Any:
+        calls.append(name)
+        return [name, value]
+
+    @workflow
+    async def three(ctx: Any, input: Any) -> Any:
+        return [await ctx.step(name, work, name, input["x"]) for name in ("a", "b", "c")]
+
+    async with world([three]) as sw, sw.worker():
+        origin = await sw.start("three", {"x": 1})
+        await origin.result()
+        calls.clear()
+        fork = await sw.fork(origin.id, from_step="b", input={"x": 2})
+        assert await fork.result() == [["a", 1], ["b", 2], ["c", 2]]
+        assert calls == ["b", "c"]
+        record = await sw.get_run(fork.id)
+        assert (record.forked_from, record.input) == (origin.id, {"x": 2})
+        same = await sw.fork(origin.id, from_step="c")
+        assert await same.result() == [["a", 1], ["b", 1], ["c", 1]]
+        with pytest.raises(StepNotFound):
+            await sw.fork(origin.id, from_step="nope")
+
+
+async def test_retry_goes_on_from_the_failed_step_with_its_idempotency_key(world: World) -> None:
+    keys: list[str] = []
+    calls: list[str] = []
+    broken = True
+
+    @workflow
+    async def fragile(ctx: Any, input: Any) -> Any:
+        def work(name: str) -> str:
+            calls.append(name)
+            if name == "bad":
+                keys.append(ctx.idempotency_key)
+                if broken:
+                    raise ValueError("broken")
+            return name
+
+        def caught() -> None:
+            raise KeyError("always")
+
+        with pytest.raises(KeyError):
+            await ctx.step("caught", caught, retry=NEVER)
+        return [await ctx.step(name, work, name, retry=NEVER) for name in ("good", "bad", "last")]
+
+    async with world([fragile]) as sw, sw.worker():
+        run = await sw.start("fragile")
+        with pytest.raises(RunFailed) as failed:
+            await run.result()
+        assert failed.value.error.step == "bad"
+        broken = False
+        again = await sw.retry(run.id)
+        assert again.id != run.id
+        assert await again.result() == ["good", "bad", "last"]
+        assert calls == ["good", "bad", "bad", "last"]
+        assert keys[0] == keys[1]
+        assert (await sw.get_run(run.id)).status == "failed"
+        assert (await sw.get_run(again.id)).forked_from == run.id
+        with pytest.raises(RunNotFailed):
+            await sw.retry(again.id)
