@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import asyncio
 import importlib
 import inspect
 import re
@@ -29,20 +30,21 @@ async def measure(
         ring.run(contender, "w2", concurrency, {"samples": 1}, dsn, folder / "trace")
         store = await _open(contender.store, dsn)
         await store.seed_finished(finished)
+        await store.forget()
         for _ in range(REPETITIONS):
             figures = await ring.measure(contender, "w1", concurrency, sizes)
             empty.append(figures.get("steps_per_second", 0.0))
             figures = ring.run(contender, "w1", concurrency, sizes, dsn, folder / "trace")
             full.append(figures.get("steps_per_second", 0.0))
-        plans = [line for sql in _statements(contender.store) for line in await store.plan(sql)]
+        plans = await store.plans()
         await store.close()
-    scans = [line for line in plans if _is_scan(line)]
+    scanned = any(re.match(r"Seq Scan|SCAN (?!.* USING )", line) for line in plans)
     return {
         "finished": finished,
         "empty_steps_per_second": statistics.median(empty),
         "full_steps_per_second": statistics.median(full),
-        "plan_lines": [line.strip() for line in plans if "runs_" in line] + scans,
-        "uses_live_index": any(LIVE_INDEX in line for line in plans) and not scans,
+        "plan_lines": plans,
+        "uses_live_index": any(LIVE_INDEX in line for line in plans) and not scanned,
     }
 
 
@@ -67,7 +69,15 @@ class _Sqlite:
                 rows = f"SELECT {select} FROM n, {table} WHERE {key} = ?"
                 self._db.execute(f"{numbers} INSERT INTO {table} {rows}", (count, template))
 
-    async def plan(self, sql: str) -> list[str]:
+    async def forget(self) -> None:
+        """Plans are not counted here."""
+
+    async def plans(self) -> list[str]:
+        """How the statements that claim find runs."""
+        lines = [line for sql in _statements() for line in self._plan(sql)]
+        return [line for line in lines if re.search(r"runs_|SCAN (runs|r)\b", line)]
+
+    def _plan(self, sql: str) -> list[str]:
         numbers = re.findall(r"\?(\d*)", sql)
         nulls = (None,) * max([int(number) for number in numbers if number] or [len(numbers)])
         return [row[3] for row in self._db.execute(f"EXPLAIN QUERY PLAN {sql}", nulls)]
@@ -101,37 +111,44 @@ class _Postgres:
         await self._db.execute("VACUUM ANALYZE", timeout=200)
         await self._db.execute("CHECKPOINT", timeout=200)
 
-    async def plan(self, sql: str) -> list[str]:
-        explain = await self._db.prepare(f"EXPLAIN (GENERIC_PLAN, COSTS OFF) {sql}")
-        rows = await explain.fetch(*(None for _ in explain.get_parameters()))
-        return [row[0] for row in rows]
+    async def forget(self) -> None:
+        await self._db.execute("SELECT pg_stat_reset()")
+
+    async def plans(self) -> list[str]:
+        """How the server found runs since `forget`, by its own count.
+
+        It plans each call by its arguments, so what EXPLAIN says without them is not what it does.
+        """
+        await asyncio.sleep(1)  # until ended sessions have reported
+        tables = await self._db.fetch(
+            "SELECT relname, seq_scan FROM pg_stat_user_tables"
+            " WHERE schemaname = 'stepwell' AND relname = ANY($1) AND seq_scan > 0",
+            list(COPIED),
+        )
+        indexes = await self._db.fetch(
+            "SELECT indexrelname, idx_scan, idx_tup_read FROM pg_stat_user_indexes"
+            " WHERE relname = 'runs' AND idx_scan > 0 ORDER BY indexrelname"
+        )
+        scans = [f"Seq Scan on {name}: {count:,} times" for name, count in tables]
+        return scans + [
+            f"Index Scan using {name}: {count:,} times, {rows:,} entries read"
+            for name, count, rows in indexes
+        ]
 
     async def close(self) -> None:
         await self._db.close()
 
 
-def _statements(store: str) -> list[str]:
-    """Every query for due runs in the module that claims them, taken from its source."""
-    module = importlib.import_module(f"stepwell.stores.{store}.claim")
-    tree = ast.parse(inspect.getsource(module))
-    texts = [node for node in ast.walk(tree) if isinstance(node, ast.JoinedStr)]
-    fragments = {id(part) for text in texts for part in text.values}
-    texts += [
-        node
-        for node in ast.walk(tree)
-        if isinstance(node, ast.Constant) and id(node) not in fragments
-    ]
-    found = []
-    for text in texts:
-        # An f-string is put together from constants of the module, as the module does it.
-        value = eval(compile(ast.Expression(text), "sql", "eval"), vars(module))
-        if isinstance(value, str) and value.lstrip().startswith(("SELECT", "WITH")):
-            found.append(value)
-    return [text for text in found if "FROM runs" in text and "due_at" in text]
-
-
-def _is_scan(line: str) -> bool:
-    """A plan line that walks through the whole table or a whole index that holds ended runs."""
-    return line.strip().startswith(("SCAN runs", "SCAN r ", "Seq Scan on runs")) and (
-        LIVE_INDEX not in line
+def _statements() -> list[str]:
+    """Every query for due runs in the module that claims them on SQLite, from its source."""
+    source = inspect.getsource(importlib.import_module("stepwell.stores.sqlite.claim"))
+    texts = (
+        node.value.lstrip()
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, ast.Constant) and isinstance(node.value, str)
     )
+    return [
+        text
+        for text in texts
+        if text.startswith(("SELECT", "WITH")) and "FROM runs" in text and "due_at" in text
+    ]

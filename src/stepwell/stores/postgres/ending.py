@@ -43,7 +43,7 @@ async def end_runs(
 
 
 async def finish(db: asyncpg.Connection, endings: Sequence[Ending], done: Committed) -> None:
-    """End runs whose rows and limits are locked; journal entries still open are closed."""
+    """End runs whose rows and limits are locked; what was still open is skipped."""
     if not endings:
         return
     rows = await db.fetch(
@@ -63,6 +63,11 @@ async def finish(db: asyncpg.Connection, endings: Sequence[Ending], done: Commit
                ON CONFLICT (run_id, kind) DO UPDATE SET body = excluded.body
            ), dropped AS (
                DELETE FROM waits WHERE run_id = ANY($1)
+               RETURNING run_id, key, seq, kind, created_at
+           ), skipped AS (
+               INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, started_at)
+               SELECT run_id, key, seq, 0, kind, 'skipped', 1, created_at FROM dropped
+               ON CONFLICT DO NOTHING
            ), closed AS (
                UPDATE steps SET status = 'skipped'
                WHERE run_id = ANY($1) AND status IN ('running', 'retrying')

@@ -105,6 +105,19 @@ async def count_runs(db: asyncpg.Connection, workspace_id: str) -> dict[str, dic
     return counts
 
 
+async def unclaimed(
+    db: asyncpg.Connection, workspace_id: str, before: int
+) -> tuple[int, str | None]:
+    row = await db.fetchrow(
+        """SELECT count(*), min(id) FROM runs
+           WHERE workspace_id = $1 AND due_at <= $2 AND owner IS NULL""",
+        workspace_id,
+        before,
+    )
+    assert row is not None
+    return row[0], row[1]
+
+
 async def steps(db: asyncpg.Connection, run_id: str) -> list[Step]:
     failed = await db.fetch(
         """SELECT key, number, error, started_at, failed_at FROM attempts

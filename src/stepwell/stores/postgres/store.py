@@ -47,6 +47,8 @@ class PostgresStore:
         self._pool = Pool(self._address, POOL_SIZE)
         self._lookups = Lookups(self._pool)
         self._notices = Notices(self._address, self._pool)
+        # What sweeps did that no commit has told about yet.
+        self._swept = Committed([])
 
     async def open(self) -> None:
         self._pool.open()
@@ -76,19 +78,23 @@ class PostgresStore:
 
     async def commit(self, batch: Sequence[Change]) -> Committed:
         async with self._turn:
-            done = await self._writer.run(lambda db: apply(db, batch))
             now = max((c.now for c in batch if isinstance(c, ClaimRuns) and c.sweep), default=None)
             if now is not None:
-                await self._sweep(now, done)
+                await self._sweep(now)
+            done = await self._writer.run(lambda db: apply(db, batch))
+            swept, self._swept = self._swept, Committed([])
+            done.stopped += swept.stopped
+            done.ended += swept.ended
+            done.due = done.due or swept.due
         return done
 
-    async def _sweep(self, now: int, done: Committed) -> None:
-        # The batch is durable, whatever becomes of this; the next sweep does what is left.
+    async def _sweep(self, now: int) -> None:
         try:
-            await self._writer.run(lambda db: sweep(db, now, done))
-        except StoreUnavailable as error:
-            log.warning("A sweep was given up: %s", error)
+            await self._writer.run(lambda db: sweep(db, now, self._swept))
+        except StoreUnavailable:
+            raise
         except Exception:
+            # The batch has nothing to do with it, and the next sweep comes soon.
             log.exception("A sweep failed.")
 
     def watch(self, notice: Callable[[str], None]) -> None:
@@ -174,6 +180,9 @@ class PostgresStore:
 
     async def count_runs(self, workspace_id: str) -> dict[str, dict[str, int]]:
         return await self._pool.run(lambda db: reads.count_runs(db, workspace_id))
+
+    async def unclaimed(self, workspace_id: str, before: int) -> tuple[int, str | None]:
+        return await self._pool.run(lambda db: reads.unclaimed(db, workspace_id, before))
 
     async def steps(self, run_id: str) -> list[Step]:
         return await self._pool.run(lambda db: reads.steps(db, run_id))

@@ -1,7 +1,7 @@
 """The sweep on PostgreSQL: dead workers' runs, runs out of time, queues that were forgotten.
 
-It follows the batch that asked for it, in transactions of its own: what it has to lock is
-known only once it has looked, and locks must be taken in order.
+It goes before the batch that asked for it, in transactions of its own: what it has to lock
+is known only once it has looked, and locks must be taken in order.
 """
 
 from __future__ import annotations

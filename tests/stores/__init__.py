@@ -1,0 +1,1 @@
+"""Stores, all held to one contract."""
