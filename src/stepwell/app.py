@@ -23,7 +23,15 @@ from stepwell.errors import (
     RunNotFound,
     StepNotFound,
 )
-from stepwell.kernel.changes import FENCED, CancelRun, Change, Committed, EndRun, StartRun
+from stepwell.kernel.changes import (
+    FENCED,
+    CancelRun,
+    Change,
+    ClaimRuns,
+    Committed,
+    EndRun,
+    StartRun,
+)
 from stepwell.kernel.clock import Clock, SystemClock, to_micros
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.explaining import explain
@@ -318,7 +326,9 @@ class Stepwell:
             for worker in self._workers:
                 if worker.id == owner or owner is None:
                     worker.let_go(run_id)
-        if committed.due:
+        # A claim in the batch has seen all that the batch made due.
+        seen = len(self._workers) == 1 and any(type(change) is ClaimRuns for change in batch)
+        if committed.due and not seen:
             self._look()
         self.store.announce(committed)
 

@@ -39,7 +39,7 @@ class Execution:
 
     def __init__(
         self, claimed: ClaimedRun, owner: str, writer: Writer, clock: Clock,
-        parked: Callable[[Execution], None], fraction: Callable[[], float],
+        opened: Callable[[Execution], None], fraction: Callable[[], float],
     ) -> None:  # fmt: skip
         self.claimed = claimed
         self.writer = writer
@@ -61,7 +61,7 @@ class Execution:
             if row.status in SETTLED and row.status != "skipped" and row.kind != "now"
         )
         self.fraction = fraction
-        self._parked = parked
+        self._opened = opened
         # Decisions of ctx.patched() in this execution.
         self.patches: dict[str, bool] = {}
         self._names: dict[str, int] = {}
@@ -70,7 +70,8 @@ class Execution:
         # Operations at work; the program cannot be parked while there are any.
         self._active = 0
         self._waiting: dict[str, asyncio.Future[WaitRow]] = {}
-        self._due = {row.key: row.due_at for row in claimed.waits if row.kind in _TIMED}
+        # Kind and time of the waits.
+        self._due = {row.key: (row.kind, row.due_at) for row in claimed.waits}
         self._to_open: list[Change] = []
         self._checking = False
         self._unseen_waits = len(self.waits)
@@ -107,9 +108,16 @@ class Execution:
 
     @property
     def next_due_at(self) -> int | None:
-        """When the first of the current waits is due; None if one of them may end any time."""
-        due = [self._due.get(key) for key in self._waiting]
-        return None if None in due else min((at for at in due if at is not None), default=None)
+        """When the first of the current waits runs out, if any does."""
+        due = [self._due[key][1] for key in self._waiting if key in self._due]
+        return min((at for at in due if at is not None), default=None)
+
+    @property
+    def sleeps_until(self) -> int | None:
+        """When the program goes on if it only waits for time; None if it may go on any moment."""
+        if all(self._due[key][0] in _TIMED for key in self._waiting if key in self._due):
+            return self.next_due_at
+        return None
 
     @property
     def replaying(self) -> bool:
@@ -167,8 +175,7 @@ class Execution:
                 return row
         else:
             self._to_open += [*companions, opening]
-            if opening.kind in _TIMED:
-                self._due[key] = opening.due_at
+            self._due[key] = (opening.kind, opening.due_at)
         future: asyncio.Future[WaitRow] = asyncio.get_running_loop().create_future()
         self._waiting[key] = future
         self.deliveries.outstanding += 1
@@ -229,18 +236,13 @@ class Execution:
         self._notes = []
         if only_waits:
             self.state = "parked"
-        submitted = self.writer.submit(*changes)
-        submitted.add_done_callback(self._on_parked if only_waits else self._held_on)
+        self.writer.submit(*changes).add_done_callback(self._on_opened)
 
-    def _on_parked(self, done: asyncio.Future[list[Any]]) -> None:
-        if self._held_on(done) and self.state == "parked":
-            self._parked(self)
-
-    def _held_on(self, done: asyncio.Future[list[Any]]) -> bool:
+    def _on_opened(self, done: asyncio.Future[list[Any]]) -> None:
         if done.cancelled() or done.exception() is not None or fenced(done.result()):
             self.stop()
-            return False
-        return True
+        elif not self.departed:
+            self._opened(self)
 
     # -- leaving -------------------------------------------------------------------------
 

@@ -18,7 +18,7 @@ from stepwell.engine.pruner import prune_now_and_then
 from stepwell.engine.starting import Starter
 from stepwell.engine.writer import Writer
 from stepwell.errors import StepwellError
-from stepwell.kernel.changes import Claimed, ClaimedRun, ClaimRuns, EndRun, Held, ReleaseRun
+from stepwell.kernel.changes import Claimed, ClaimedRun, ClaimRuns, Committed, EndRun, Held, ReleaseRun
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.retry import DEFAULT_RETRY
@@ -58,10 +58,14 @@ class Worker:
         self.id = ""
         self._active: dict[str, Execution] = {}
         self._warm: dict[str, tuple[Execution, Timer]] = {}
-        self._claiming = False
+        # The claim that is being gathered or under way, and whether another must follow it.
+        self._ask: ClaimRuns | None = None
         self._again = False
+        # Whether the last claim may have left something for want of room.
+        self._behind = False
         self._stopping = True
         self._timer: Timer | None = None
+        self._timer_at: int | None = None
         self._next_sweep_at = 0
         self._renewed_at = 0
         self._duties: list[asyncio.Task[None]] = []
@@ -211,26 +215,28 @@ class Worker:
         """Something may have become due: claim, in the commit that is being gathered."""
         if self._stopping or self._enlisting is not None or self._writer.closed:
             return
-        if self._claiming:
-            self._again = True
+        room, known = self._concurrency - len(self._active), list(self._active)
+        if self._ask is not None:
+            if self._ask.now:
+                self._again = True  # it is under way already and may not see what is new
+            else:
+                self._ask.limit, self._ask.known = room, known
             return
-        self._claiming, self._again = True, False
         now = self._clock.now()
         sweep = now >= self._next_sweep_at
         if sweep:
             self._next_sweep_at = now + int(SWEEP_SECONDS * SECOND)
-        room = self._concurrency - len(self._active)
-        ask = ClaimRuns(
-            self._workspace_id, self.id, self._program_names, room, now, sweep, list(self._active)
+        self._again = False
+        self._ask = ask = ClaimRuns(
+            self._workspace_id, self.id, self._program_names, room, sweep=sweep, known=known
         )
-        submitted = self._writer.submit(ask)
-        submitted.add_done_callback(lambda done: self._on_claimed(done, ask.worker_id))
+        self._writer.submit(ask).add_done_callback(lambda done: self._on_claimed(done, ask))
 
-    def _on_claimed(self, done: asyncio.Future[list[Any]], worker_id: str) -> None:
-        self._claiming = False
+    def _on_claimed(self, done: asyncio.Future[list[Any]], ask: ClaimRuns) -> None:
+        self._ask = None
         if done.cancelled() or self._enlisting is not None:
             return
-        if worker_id != self.id:
+        if ask.worker_id != self.id:
             self.look()
             return
         if self._stopping:
@@ -243,14 +249,14 @@ class Worker:
             return
         claimed = done.result()[0]
         if claimed.lease_lost:
-            self._lose_lease(worker_id)
+            self._lose_lease(ask.worker_id)
             return
         for run in claimed.runs:
             self._take(run)
+        self._behind = claimed.more or ask.limit <= 0
+        self._look_at(claimed.next_at)
         if self._again or (claimed.more and len(self._active) < self._concurrency):
             self.look()
-        elif claimed.next_at is not None:
-            self._look_at(claimed.next_at)
 
     def _give_back(self, claimed: Claimed) -> None:
         """Runs that were claimed when this worker had already decided to stop."""
@@ -258,15 +264,24 @@ class Worker:
             if not run.nudge:
                 self._writer.submit(ReleaseRun(Held(run.id, self.id, run.fence)))
 
-    def _look_at(self, at: int) -> None:
+    def _look_at(self, at: int | None) -> None:
+        """Look again then, and not before unless something happens."""
         if self._timer is not None:
             self._timer.cancel()
+        self._timer_at = at
+        self._timer = None if at is None else self._clock.call_at(at, self._on_time)
 
-        def due() -> None:
-            self._next_sweep_at = 0
-            self.look()
+    def _look_by(self, at: int | None) -> None:
+        """Look again then at the latest."""
+        if at is not None and (self._timer_at is None or at < self._timer_at):
+            self._look_at(at)
 
-        self._timer = self._clock.call_at(at, due)
+    def _on_time(self) -> None:
+        self._timer_at = None
+        self._next_sweep_at = 0
+        if len(self._active) >= self._concurrency:
+            self._store.announce(Committed([], due=True))  # somebody else may have room
+        self.look()
 
     def _take(self, run: ClaimedRun) -> None:
         if run.nudge:
@@ -285,7 +300,7 @@ class Worker:
                 return
             execution.suspend()
         execution = Execution(
-            run, self.id, self._writer, self._clock, self._on_parked, self._ids.fraction
+            run, self.id, self._writer, self._clock, self._on_waiting, self._ids.fraction
         )
         self._active[run.id] = execution
         execution.task = asyncio.get_running_loop().create_task(self._execute(execution))
@@ -310,7 +325,6 @@ class Worker:
     async def _end(self, execution: Execution, end: EndRun) -> None:
         ended = self._writer.submit(*execution.take_notes(), end)
         self._forget(execution)  # frees the slot, so that the next claim shares this commit
-        self.look()
         try:
             await ended
         except Exception:
@@ -319,22 +333,27 @@ class Worker:
     def _forget(self, execution: Execution) -> None:
         if self._active.get(execution.run_id) is execution:
             del self._active[execution.run_id]
+            if self._behind:
+                self.look()
         if not self._active:
             self._idle.set()
 
-    def _on_parked(self, execution: Execution) -> None:
-        """A run has been given back; keep its program for a moment if it may be needed soon."""
+    def _on_waiting(self, execution: Execution) -> None:
+        """A run has opened its waits. If that is all it does, it has been given back."""
+        self._look_by(execution.next_due_at)
+        if execution.state != "parked":
+            return
         self._forget(execution)
-        due = execution.next_due_at
         now = self._clock.now()
-        far = due is not None and due > now + WARM_SECONDS * SECOND
+        # Kept for a moment if its program may be needed again soon.
+        at = execution.sleeps_until
+        far = at is not None and at > now + WARM_SECONDS * SECOND
         if far or self._stopping or len(self._warm) >= self._concurrency:
             execution.suspend()
         else:
-            at = now + int(WARM_SECONDS * SECOND)
-            timer = self._clock.call_at(at, lambda: self._cool(execution))
+            cooling = now + int(WARM_SECONDS * SECOND)
+            timer = self._clock.call_at(cooling, lambda: self._cool(execution))
             self._warm[execution.run_id] = (execution, timer)
-        self.look()
 
     def _cool(self, execution: Execution) -> None:
         found = self._warm.get(execution.run_id)

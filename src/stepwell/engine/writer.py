@@ -130,10 +130,12 @@ class Writer:
             start = end
 
     def _number(self, batch: list[Change]) -> None:
-        """Give journal entries their positions: a group for each run and commit."""
+        """Give journal entries their positions, a group for each run and commit; date claims."""
         self._batches += 1
         for change in batch:
-            if type(change) is RecordStep:
+            if type(change) is ClaimRuns:
+                change.now = self._store.clock.now()
+            elif type(change) is RecordStep:
                 held = change.held
                 if change.position == 0:
                     if held.batch != self._batches:

@@ -169,7 +169,8 @@ class ClaimRuns(msgspec.Struct):
     worker_id: str
     programs: list[str]
     limit: int
-    now: int
+    # Set when the claim is sent, so that it sees all that its own batch makes due.
+    now: int = 0
     sweep: bool = False
     # What the worker knows it holds. Anything else it holds was claimed in a commit whose
     # acknowledgement got lost; when sweeping or resending, it is claimed again.

@@ -54,9 +54,10 @@ async def _limits(
 ) -> tuple[dict[str, str | None], Own]:
     """For each run the limit that called it up, and the limits in which it needs a slot."""
     rows = await db.fetch(
-        """SELECT r.id, r.blocked_on, l.limit_key, l.capacity FROM runs r
-           LEFT JOIN limits l ON l.run_id = r.id AND l.slot = r.id
-             AND l.capacity IS NOT NULL AND NOT l.admitted
+        """SELECT r.id, r.blocked_on, l.limit_key, l.capacity
+           FROM runs r LEFT JOIN LATERAL (
+               SELECT limit_key, capacity FROM limits WHERE run_id = r.id AND slot = r.id
+                  AND capacity IS NOT NULL AND NOT admitted OFFSET 0) l ON true
            WHERE r.id = ANY($1) ORDER BY l.limit_key""",
         run_ids,
     )
@@ -87,7 +88,8 @@ async def _write(db: asyncpg.Connection, admitted: Sequence[str], blocked: dict[
     if blocked:
         await db.fetch(
             """UPDATE runs r SET due_at = NULL, blocked_on = g.limit_key
-               FROM unnest($1::text[], $2::text[]) AS g (id, limit_key) WHERE r.id = g.id""",
+               FROM unnest($1::text[], $2::text[]) AS g (id, limit_key)
+               WHERE r.id = ANY($1) AND r.id = g.id""",
             list(blocked),
             list(blocked.values()),
         )

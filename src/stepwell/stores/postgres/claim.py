@@ -41,6 +41,8 @@ _LEASED = "EXISTS (SELECT FROM workers WHERE id = $1 AND expires_at > $2)"
 _TAKE = """UPDATE runs r SET status = 'running', owner = $1, fence = r.fence + 1, due_at = NULL,
        blocked_on = NULL, started_at = coalesce(r.started_at, $2), expires_at = r.deadline_at"""
 
+_INPUT = "(SELECT body FROM payloads WHERE run_id = f.id AND kind = 'input')"
+
 _COLUMNS = """r.id, r.definition, r.version, r.program, r.fence, r.attempt, r.created_at,
        r.deadline_at, r.idempotency_key, r.key_base, r.forked_from"""
 
@@ -78,7 +80,7 @@ async def peek(db: asyncpg.Connection, ask: ClaimRuns) -> Claimed | None:
 async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
     """Give a worker runs to execute and news of those it holds."""
     rows = await _pick(db, ask)
-    leased, next_at, seen, locked, limited, behind = rows[0][:6]
+    leased, next_at, seen, picked, limited, behind = rows[0][:6]
     if not leased:
         return Claimed([], None, lease_lost=True)
     found: list[Any] = [row[6:] for row in rows if row[6] is not None]
@@ -86,10 +88,11 @@ async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Clai
         admitted, passed_over = await admit(db, limited, ask.now, done)
         behind = behind or passed_over
         found += await _take(db, ask, admitted)
-    found.sort(key=_order)
+    places = {run_id: place for place, run_id in enumerate(picked)}
+    found.sort(key=lambda row: places.get(row[1], -1))
     runs = await _load(db, found, ask.now)
-    more = locked == ask.limit > 0 or 0 < locked < seen
-    if behind or (seen > 0 and locked == 0):
+    more = len(picked) == ask.limit > 0 or 0 < len(picked) < seen
+    if behind or (seen > 0 and not picked):
         next_at = ask.now  # others are at work on it: look again, they may leave some of it
     return Claimed(runs, None if more else next_at, more)
 
@@ -98,7 +101,7 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
     """Take due runs in order of priority, then of time; those that have limits are only locked.
 
     Each row begins with whether the worker has its lease, when to look again, how many
-    candidates there were, how many of them could be locked, those of them that have limits,
+    candidates there were, those of them that could be locked, those of these that have limits,
     and whether news for the worker's own runs had to be left for later.
     """
     return await db.fetch(
@@ -115,37 +118,39 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
                 SELECT FROM workers w WHERE w.id = $1 AND w.expires_at > $2
                    AND EXISTS (SELECT FROM due) FOR KEY SHARE
             ), picked AS MATERIALIZED (
-                SELECT d.priority, d.due_at, r.id, r.limited AND r.status = 'pending' AS queues
-                FROM due d JOIN runs r ON r.id = d.id
-                WHERE r.owner IS NULL AND r.due_at <= $2 AND EXISTS (SELECT FROM lease)
-                ORDER BY d.priority DESC, d.due_at, d.id LIMIT $5 FOR UPDATE OF r SKIP LOCKED
-            ), forgotten AS (
-                -- Claimed in a commit whose acknowledgement was lost, if that is asked for.
-                SELECT id FROM runs WHERE $8 AND owner = $1
-                   AND id NOT IN (SELECT unnest($7::text[])) FOR UPDATE SKIP LOCKED
+                -- Locked one by one, until there are enough. `+ 0`: by id, by no other index.
+                SELECT r.id, r.queues FROM due d CROSS JOIN LATERAL (
+                    SELECT id, limited AND status = 'pending' AS queues FROM runs
+                    WHERE id = d.id AND owner IS NULL AND due_at + 0 <= $2
+                    FOR UPDATE SKIP LOCKED) r
+                WHERE EXISTS (SELECT FROM lease) LIMIT $5
             ), taken AS (
-                {_TAKE} FROM (SELECT id, priority, due_at FROM picked WHERE NOT queues
-                              UNION ALL SELECT id, 0, 0 FROM forgotten) p WHERE r.id = p.id
-                RETURNING false AS nudge, p.priority, p.due_at, {_COLUMNS}
+                {_TAKE} WHERE r.id = ANY(ARRAY(
+                    SELECT id FROM picked WHERE NOT queues
+                    UNION ALL
+                    -- Claimed in a commit whose acknowledgement was lost, if that is asked for.
+                    SELECT id FROM (
+                        SELECT id FROM runs WHERE $8 AND owner = $1
+                           AND id NOT IN (SELECT unnest($7::text[])) FOR UPDATE SKIP LOCKED) f))
+                RETURNING false AS nudge, {_COLUMNS}
             ), told AS (
-                UPDATE runs r SET due_at = NULL
-                FROM (SELECT id FROM runs WHERE owner = $1 AND due_at <= $2 AND id = ANY($7)
-                      FOR UPDATE SKIP LOCKED) n
-                WHERE r.id = n.id RETURNING true AS nudge, 0, 0::bigint, {_COLUMNS}
+                UPDATE runs r SET due_at = NULL WHERE r.id = ANY(ARRAY(
+                    SELECT id FROM runs WHERE owner = $1 AND due_at + 0 <= $2 AND id = ANY($7)
+                    FOR UPDATE SKIP LOCKED))
+                RETURNING true AS nudge, {_COLUMNS}
             ), found AS (
                 SELECT * FROM taken UNION ALL SELECT * FROM told
             )
             SELECT m.*, c.* FROM (
                 SELECT {_LEASED} AS leased, {_NEXT_AT} AS next_at,
                     (SELECT count(*) FROM due) AS seen,
-                    (SELECT count(*) FROM picked) AS locked,
-                    (SELECT array_agg(id ORDER BY priority DESC, due_at, id)
-                     FROM picked WHERE queues) AS limited,
-                    (SELECT count(*) FROM runs WHERE owner = $1 AND due_at <= $2 AND id = ANY($7))
+                    ARRAY(SELECT id FROM picked) AS picked,
+                    ARRAY(SELECT id FROM picked WHERE queues) AS limited,
+                    (SELECT count(*) FROM runs
+                     WHERE owner = $1 AND due_at + 0 <= $2 AND id = ANY($7))
                         > (SELECT count(*) FROM told) AS behind
             ) m LEFT JOIN (
-                SELECT f.*, p.body FROM found f
-                JOIN payloads p ON p.run_id = f.id AND p.kind = 'input'
+                SELECT f.*, {_INPUT} FROM found f
             ) c ON true""",
         ask.worker_id,
         ask.now,
@@ -162,29 +167,18 @@ async def _take(
     db: asyncpg.Connection, ask: ClaimRuns, admitted: list[str]
 ) -> list[asyncpg.Record]:
     """Take runs that are locked and have their slots."""
-    if not admitted:
-        return []
     return await db.fetch(
-        f"""WITH before AS MATERIALIZED (SELECT id, due_at FROM runs WHERE id = ANY($3)),
-            taken AS (
-                {_TAKE} FROM before b WHERE r.id = b.id
-                RETURNING false AS nudge, r.priority, b.due_at, {_COLUMNS})
-            SELECT t.*, p.body FROM taken t
-            JOIN payloads p ON p.run_id = t.id AND p.kind = 'input'""",
+        f"""WITH found AS ({_TAKE} WHERE r.id = ANY($3) RETURNING false AS nudge, {_COLUMNS})
+            SELECT f.*, {_INPUT} FROM found f""",
         ask.worker_id,
         ask.now,
         admitted,
     )
 
 
-def _order(row: Any) -> tuple[bool, int, int, str]:
-    nudge, priority, due_at, run_id = row[:4]
-    return not nudge, -priority, due_at, run_id
-
-
 def _claimed(row: Any) -> ClaimedRun:
     (
-        nudge, _, _, id_, definition, version, program, fence, attempt, created_at, deadline_at,
+        nudge, id_, definition, version, program, fence, attempt, created_at, deadline_at,
         idempotency_key, key_base, _, input_,
     ) = row  # fmt: skip
     return ClaimedRun(
@@ -200,7 +194,7 @@ async def _load(db: asyncpg.Connection, rows: list[Any], now: int) -> list[Claim
     known = {
         run.id: run
         for run, row in zip(runs, rows, strict=True)
-        if run.nudge or run.fence > 1 or row[13] is not None
+        if run.nudge or run.fence > 1 or row[11] is not None
     }
     if known:
         await _load_journals(db, {id_: run for id_, run in known.items() if not run.nudge})

@@ -19,22 +19,30 @@ CLOSE_SECONDS = 2.0
 # writer has no such limit: it sends its batch until the store takes it.
 PATIENCE_SECONDS = 3.0
 
-# Every statement of the write path goes by key, for a number of rows that its plan cannot know.
-# Planned once and by index, it is right for empty tables and for huge ones, analyzed or not.
+# Planning a statement costs as much as executing it, so each is planned once. Its plan has to be
+# right for a table that was empty then and is huge by now, whatever the statistics say. Hence
+# the way statements are written here: rows are found by `= ANY($1)`, by a subquery for one row,
+# or by LATERAL (… OFFSET 0), which leave no choice but the index; joins only add values to them.
 WRITER_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
+    "enable_bitmapscan": "off",
+    "enable_nestloop": "off",
+    "enable_mergejoin": "off",
     # A process that is stopped in the middle of a batch must not hold its locks for long.
     "idle_in_transaction_session_timeout": "10000",
 }
 
 
+READER_SETTINGS = {"plan_cache_mode": "force_custom_plan"}
+
+
 class Line:
     """One connection, made when it is first needed and again after it broke."""
 
-    def __init__(self, address: Address, settings: dict[str, str] | None = None) -> None:
+    def __init__(self, address: Address, settings: dict[str, str]) -> None:
         self._address = address
-        self._settings = settings or {}
+        self._settings = settings
         self._db: asyncpg.Connection | None = None
 
     async def get(self) -> asyncpg.Connection:
@@ -81,7 +89,7 @@ class Pool:
     """A few lines that callers share, one caller at a time each."""
 
     def __init__(self, address: Address, size: int) -> None:
-        self._lines = [Line(address) for _ in range(size)]
+        self._lines = [Line(address, READER_SETTINGS) for _ in range(size)]
         # The last one given back is taken first, so that a quiet process keeps few connections.
         self._free = list(self._lines)
         self._turn = asyncio.Semaphore(size)

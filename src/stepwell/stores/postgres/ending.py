@@ -54,7 +54,7 @@ async def finish(db: asyncpg.Connection, endings: Sequence[Ending], done: Commit
                UPDATE runs r SET status = g.status, completed_at = g.completed_at, owner = NULL,
                    due_at = NULL, expires_at = NULL, blocked_on = NULL,
                    purge_at = g.completed_at + r.retention_seconds * 1000000
-               FROM given g WHERE r.id = g.run_id
+               FROM given g WHERE r.id = ANY($1) AND r.id = g.run_id
            ), bodies AS (
                INSERT INTO payloads (run_id, kind, body)
                SELECT run_id, 'output', output FROM given WHERE output IS NOT NULL
@@ -111,12 +111,13 @@ async def end_waits(db: asyncpg.Connection, results: Sequence[Result], done: Com
                AS g (run_id, key, result, ended_at)
            ), ended AS (
                UPDATE waits w SET result = g.result, ended_at = g.ended_at FROM given g
-               WHERE w.run_id = g.run_id AND w.key = g.key AND w.ended_at IS NULL
+               WHERE w.run_id = ANY($1) AND w.run_id = g.run_id AND w.key = g.key
+                 AND w.ended_at IS NULL
                RETURNING w.run_id, w.ended_at
            )
            UPDATE runs r SET due_at = e.ended_at
            FROM (SELECT run_id, min(ended_at) AS ended_at FROM ended GROUP BY run_id) e
-           WHERE r.id = e.run_id AND r.status IN ('running', 'waiting')
+           WHERE r.id = ANY($1) AND r.id = e.run_id AND r.status IN ('running', 'waiting')
              AND (r.due_at IS NULL OR r.due_at > e.ended_at)""",
         *zip(*results, strict=True),
     )
@@ -141,12 +142,15 @@ async def trees(db: asyncpg.Connection, changes: Sequence[CancelRun]) -> list[Tr
     """The runs to be cancelled with all that is below them."""
     rows = await db.fetch(
         """WITH RECURSIVE tree (root, id) AS (
-               SELECT r.id, r.id FROM unnest($1::text[], $2::text[]) AS g (run_id, workspace_id)
-               JOIN runs r ON r.id = g.run_id AND r.workspace_id = g.workspace_id
+               SELECT r.id, r.id FROM runs r
+               JOIN unnest($1::text[], $2::text[]) AS g (run_id, workspace_id)
+                 ON r.id = g.run_id AND r.workspace_id = g.workspace_id
+               WHERE r.id = ANY($1)
                UNION
-               SELECT t.root, r.id FROM runs r JOIN tree t ON r.parent_run_id = t.id)
+               SELECT t.root, r.id FROM tree t CROSS JOIN LATERAL (
+                   SELECT id FROM runs WHERE parent_run_id = t.id OFFSET 0) r)
            SELECT t.root, r.workspace_id, r.id, r.status, r.owner
-           FROM tree t JOIN runs r ON r.id = t.id""",
+           FROM tree t CROSS JOIN LATERAL (SELECT * FROM runs WHERE id = t.id OFFSET 0) r""",
         [change.run_id for change in changes],
         [change.workspace_id for change in changes],
     )

@@ -14,12 +14,11 @@ from stepwell.kernel.changes import Committed
 # Slots in use: those of runs at work, and those of runs called up but not yet claimed.
 TAKEN = """(SELECT count(DISTINCT l.slot) FROM limits l
             WHERE l.limit_key = k.key AND l.admitted AND l.capacity IS NOT NULL)
-         + (SELECT count(*) FROM runs r WHERE r.blocked_on = k.key AND r.due_at IS NOT NULL)"""
+         + (SELECT count(r.due_at) FROM runs r WHERE r.blocked_on = k.key)"""
 
 # What the run at the head of the queue says the limit's capacity is.
-CAPACITY = """(SELECT l.capacity FROM runs r
-               JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
-               WHERE r.blocked_on = k.key AND r.due_at IS NULL
+CAPACITY = """(SELECT (SELECT capacity FROM limits WHERE run_id = r.id AND limit_key = k.key)
+               FROM runs r WHERE r.blocked_on = k.key AND r.due_at IS NULL
                ORDER BY r.priority DESC, r.id LIMIT 1)"""
 
 
@@ -49,9 +48,8 @@ async def wake_queued(
 async def _first_in_queue(db: asyncpg.Connection, key: str, taken: int, room: int) -> list[str]:
     # A queued run that somebody has locked is passed over: waiting here would be out of order.
     rows = await db.fetch(
-        """SELECT r.id, l.capacity FROM runs r
-           JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
-           WHERE r.blocked_on = $1 AND r.due_at IS NULL
+        """SELECT r.id, (SELECT capacity FROM limits WHERE run_id = r.id AND limit_key = $1)
+           FROM runs r WHERE r.blocked_on = $1 AND r.due_at IS NULL
            ORDER BY r.priority DESC, r.id LIMIT $2 FOR UPDATE OF r SKIP LOCKED""",
         key,
         room,

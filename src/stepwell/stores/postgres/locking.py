@@ -52,10 +52,12 @@ async def lock(
            )
            SELECT r.id, r.owner, r.fence, r.status, r.workspace_id FROM runs r
            WHERE (SELECT count(*) FROM named) >= 0
-             AND r.id IN (
+             AND r.id = ANY(ARRAY(
                SELECT unnest($3::text[])
                UNION
-               SELECT w.run_id FROM waits w WHERE w.child_run_id = ANY($4) AND w.ended_at IS NULL)
+               SELECT w.run_id FROM unnest($4::text[]) AS e (id) CROSS JOIN LATERAL (
+                   SELECT run_id FROM waits
+                   WHERE child_run_id = e.id AND ended_at IS NULL OFFSET 0) w))
            ORDER BY r.id FOR NO KEY UPDATE OF r""",
         list(names),
         list(names.values()),

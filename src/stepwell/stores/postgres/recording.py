@@ -61,16 +61,15 @@ def _columns(entries: list[Entry]) -> list[Any]:
 async def record_alone(db: asyncpg.Connection, batch: Sequence[RecordStep]) -> Committed:
     """Journal entries and nothing else: one statement, one trip, fence and commit included."""
     entries = _entries(list(enumerate(batch)))
-    fenced = await db.fetch(
-        """WITH given AS MATERIALIZED (
-               SELECT * FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[],
+    held = await db.fetchval(
+        """WITH held AS MATERIALIZED (
+               SELECT g.* FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[],
                    $5::text[], $6::text[], $7::integer[], $8::text[], $9::text[], $10::bigint[],
                    $11::bigint[], $12::boolean[], $13::text[], $14::integer[]) WITH ORDINALITY
                AS g (run_id, key, seq, position, kind, status, attempts, output, error, started_at,
                      completed_at, settles, owner, fence, number)
-           ), held AS MATERIALIZED (
-               SELECT g.* FROM given g
                JOIN runs r ON r.id = g.run_id AND r.owner = g.owner AND r.fence = g.fence
+               WHERE r.id = ANY($1)
                ORDER BY r.id FOR NO KEY UPDATE OF r
            ), recorded AS (
                INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output,
@@ -84,15 +83,17 @@ async def record_alone(db: asyncpg.Connection, batch: Sequence[RecordStep]) -> C
                WHERE steps.status IN ('running', 'retrying')
            ), settled AS (
                DELETE FROM waits w USING held h
-               WHERE h.settles AND w.run_id = h.run_id AND w.key = h.key
+               WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM held WHERE settles))
+                 AND h.settles AND w.run_id = h.run_id AND w.key = h.key
            )
-           SELECT number FROM given WHERE number NOT IN (SELECT number FROM held)""",
+           SELECT array_agg(number) FROM held""",
         *_columns(entries),
     )
     done = Committed(outcomes=[None] * len(batch))
-    for (number,) in fenced:
-        for index in entries[number - 1].indexes:
-            done.outcomes[index] = FENCED
+    if held is None or len(held) < len(entries):
+        for number in set(range(1, len(entries) + 1)).difference(held or ()):
+            for index in entries[number - 1].indexes:
+                done.outcomes[index] = FENCED
     return done
 
 
@@ -110,7 +111,8 @@ async def record_steps(
                      completed_at, settles)
            ), settled AS (
                DELETE FROM waits w USING given g
-               WHERE g.settles AND w.run_id = g.run_id AND w.key = g.key
+               WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM given WHERE settles))
+                 AND g.settles AND w.run_id = g.run_id AND w.key = g.key
            )
            INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output, error,
                               started_at, completed_at)
@@ -129,7 +131,7 @@ async def record_steps(
         await db.fetch(
             """UPDATE events e SET consumed_by = NULL
                FROM unnest($1::text[], $2::text[]) AS g (run_id, key)
-               WHERE e.run_id = g.run_id AND e.consumed_by = g.key""",
+               WHERE e.run_id = ANY($1) AND e.run_id = g.run_id AND e.consumed_by = g.key""",
             *zip(*given_up, strict=True),
         )
 

@@ -113,7 +113,9 @@ async def enter_limits(
             """INSERT INTO stepwell.limits (run_id, limit_key, capacity, slot, admitted)
                SELECT g.id, l.limit_key, NULL, l.slot, true
                FROM unnest($1::text[], $2::text[]) AS g (id, parent_run_id)
-               JOIN stepwell.limits l ON l.run_id = g.parent_run_id""",
+               CROSS JOIN LATERAL (
+                   SELECT limit_key, slot FROM stepwell.limits
+                   WHERE run_id = g.parent_run_id OFFSET 0) l""",
             [s.id for s in children],
             [s.parent_run_id for s in children],
         )
@@ -137,7 +139,8 @@ async def enter_limits(
     if queued:
         await db.fetch(
             """UPDATE runs r SET due_at = NULL, blocked_on = g.limit_key
-               FROM unnest($1::text[], $2::text[]) AS g (id, limit_key) WHERE r.id = g.id""",
+               FROM unnest($1::text[], $2::text[]) AS g (id, limit_key)
+               WHERE r.id = ANY($1) AND r.id = g.id""",
             list(queued),
             list(queued.values()),
         )

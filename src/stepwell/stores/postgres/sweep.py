@@ -117,7 +117,7 @@ async def _count_crash(db: asyncpg.Connection, stopped: Sequence[Stopped]) -> No
         """UPDATE runs r SET attempt = r.attempt + 1, crashes = g.crashes,
                crash_progress = g.progress
            FROM unnest($1::text[], $2::integer[], $3::integer[]) AS g (id, crashes, progress)
-           WHERE r.id = g.id""",
+           WHERE r.id = ANY($1) AND r.id = g.id""",
         *zip(*stopped, strict=True),
     )
 

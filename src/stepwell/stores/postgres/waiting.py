@@ -30,12 +30,12 @@ async def open_waits(
     await db.fetch(
         """INSERT INTO waits (run_id, key, workspace_id, seq, kind, due_at, event, term, match,
                               child_run_id, created_at)
-           SELECT g.run_id, g.key, r.workspace_id, g.seq, g.kind, g.due_at, g.event, g.term,
-                  g.match, g.child_run_id, g.created_at
+           SELECT g.run_id, g.key, (SELECT workspace_id FROM runs WHERE id = g.run_id), g.seq,
+                  g.kind, g.due_at, g.event, g.term, g.match, g.child_run_id, g.created_at
            FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::bigint[],
                        $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[])
            AS g (run_id, key, seq, kind, due_at, event, term, match, child_run_id, created_at)
-           JOIN runs r ON r.id = g.run_id ON CONFLICT DO NOTHING""",
+           ON CONFLICT DO NOTHING""",
         *zip(
             *[
                 (c.held.run_id, c.key, c.seq, c.kind, c.due_at, c.event, c.term, c.match,
@@ -64,8 +64,10 @@ async def _take_signals(
         """SELECT g.number - 1, e.id, e.payload
            FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY
                AS g (run_id, key, event, number)
-           JOIN waits w ON w.run_id = g.run_id AND w.key = g.key AND w.ended_at IS NULL
-           JOIN events e ON e.run_id = g.run_id AND e.type = g.event AND e.consumed_by IS NULL
+           CROSS JOIN LATERAL (
+               SELECT id, payload FROM events WHERE run_id = g.run_id AND type = g.event
+                  AND consumed_by IS NULL OFFSET 0) e
+           WHERE (SELECT ended_at IS NULL FROM waits WHERE run_id = g.run_id AND key = g.key)
            ORDER BY g.number, e.id""",
         [c.held.run_id for c in changes],
         [c.key for c in changes],
@@ -91,7 +93,8 @@ async def _consume(db: asyncpg.Connection, consumed: Mapping[str, str]) -> None:
     if consumed:
         await db.fetch(
             """UPDATE events e SET consumed_by = g.key
-               FROM unnest($1::text[], $2::text[]) AS g (id, key) WHERE e.id = g.id""",
+               FROM unnest($1::text[], $2::text[]) AS g (id, key)
+               WHERE e.id = ANY($1) AND e.id = g.id""",
             list(consumed),
             list(consumed.values()),
         )
@@ -101,12 +104,13 @@ async def _look_back(db: asyncpg.Connection, change: OpenWait, done: Committed) 
     match = decode(change.match) if change.match is not None else None
     # A cursor: of very many events the first that matches is all that is wanted.
     async for (payload,) in db.cursor(
-        """SELECT e.payload FROM waits w
-           JOIN events e ON e.workspace_id = w.workspace_id AND e.type = w.event
-           WHERE w.run_id = $1 AND w.key = $2 AND w.ended_at IS NULL
-             AND e.run_id IS NULL AND e.created_at >= $3 ORDER BY e.id""",
+        """SELECT payload FROM events
+           WHERE workspace_id = (SELECT workspace_id FROM waits WHERE run_id = $1 AND key = $2
+                                    AND ended_at IS NULL)
+             AND type = $3 AND run_id IS NULL AND created_at >= $4 ORDER BY id""",
         change.held.run_id,
         change.key,
+        change.event,
         change.since,
     ):
         if match is None or contains(decode(payload), match):
@@ -123,7 +127,8 @@ async def _find_ended_children(
                (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
                (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')
            FROM unnest($1::text[]) WITH ORDINALITY AS g (child_run_id, number)
-           LEFT JOIN runs r ON r.id = g.child_run_id
+           LEFT JOIN LATERAL (
+               SELECT id, status FROM runs WHERE id = g.child_run_id OFFSET 0) r ON true
            WHERE r.id IS NULL OR r.status IN ('completed', 'failed', 'cancelled', 'timed_out')""",
         [c.child_run_id for c in changes],
     )
@@ -202,8 +207,10 @@ async def waiting_for(db: asyncpg.Connection, changes: Iterable[EmitEvent]) -> l
         """SELECT g.number, w.run_id, w.key, w.match
            FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[])
                AS g (number, workspace_id, event, term)
-           JOIN waits w ON w.workspace_id = g.workspace_id AND w.event = g.event
-             AND w.term = g.term AND w.ended_at IS NULL
+           CROSS JOIN LATERAL (
+               SELECT run_id, key, match FROM waits
+               WHERE workspace_id = g.workspace_id AND event = g.event AND term = g.term
+                 AND ended_at IS NULL OFFSET 0) w
            ORDER BY g.number""",
         *zip(*places, strict=True),
     )
@@ -264,7 +271,9 @@ def _pairs(changes: Sequence[ParkRun | WatchWaits]) -> list[tuple[str, str | Non
 _NEXT_DUE = """(SELECT g.run_id, CASE WHEN count(w.ended_at) > 0 THEN min(w.created_at)
                                  ELSE min(w.due_at) END AS due_at
                 FROM unnest($1::text[], $2::text[]) AS g (run_id, key)
-                LEFT JOIN waits w ON w.run_id = g.run_id AND w.key = g.key
+                LEFT JOIN LATERAL (
+                    SELECT created_at, due_at, ended_at FROM waits
+                    WHERE run_id = g.run_id AND key = g.key OFFSET 0) w ON true
                 GROUP BY g.run_id)"""
 
 
@@ -273,7 +282,7 @@ async def park_runs(
 ) -> None:
     await db.fetch(
         f"""UPDATE runs r SET status = 'waiting', owner = NULL, due_at = p.due_at
-            FROM {_NEXT_DUE} p WHERE r.id = p.run_id""",
+            FROM {_NEXT_DUE} p WHERE r.id = ANY($1) AND r.id = p.run_id""",
         *zip(*_pairs([change for _, change in found]), strict=True),
     )
     done.due = True
@@ -283,7 +292,8 @@ async def watch_waits(
     db: asyncpg.Connection, found: list[tuple[int, WatchWaits]], done: Committed
 ) -> None:
     await db.fetch(
-        f"UPDATE runs r SET due_at = p.due_at FROM {_NEXT_DUE} p WHERE r.id = p.run_id",
+        f"""UPDATE runs r SET due_at = p.due_at
+            FROM {_NEXT_DUE} p WHERE r.id = ANY($1) AND r.id = p.run_id""",
         *zip(*_pairs([change for _, change in found]), strict=True),
     )
     done.due = True

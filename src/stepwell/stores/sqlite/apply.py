@@ -129,7 +129,7 @@ def _park_runs(db: apsw.Connection, found: list[tuple[int, ParkRun]], done: Comm
             FROM json_each(?) p WHERE runs.id = p.value->>0""",
         pack([(c.held.run_id, c.keys) for _, c in found]),
     )
-    done.due = True
+    _tell_if_ended(db, [c.held.run_id for _, c in found], done)
 
 
 def _watch_waits(db: apsw.Connection, found: list[tuple[int, WatchWaits]], done: Committed) -> None:
@@ -139,7 +139,18 @@ def _watch_waits(db: apsw.Connection, found: list[tuple[int, WatchWaits]], done:
             FROM json_each(?) p WHERE runs.id = p.value->>0""",
         pack([(c.held.run_id, c.keys) for _, c in found]),
     )
-    done.due = True
+    _tell_if_ended(db, [c.held.run_id for _, c in found], done)
+
+
+def _tell_if_ended(db: apsw.Connection, run_ids: list[str], done: Committed) -> None:
+    """What the workers of this process know themselves is when waits run out."""
+    ended = one(
+        db,
+        """SELECT 1 FROM waits WHERE run_id IN (SELECT value FROM json_each(?))
+              AND ended_at IS NOT NULL LIMIT 1""",
+        pack(run_ids),
+    )
+    done.due = done.due or ended is not None
 
 
 def _release_runs(

@@ -26,6 +26,9 @@ from stepwell.stores.sqlite.rows import all_rows, pack, run
 # How often another process's commits are looked for: a look costs a few microseconds.
 WATCH_SECONDS = 0.05
 BUSY_MS = 30_000
+# SQLite checkpoints its log at 1,000 pages and then writes over it from the start. What does
+# not fit into the page cache is written to the log before its transaction ends.
+WAL_BYTES, CACHE_BYTES = 4 * 1024 * 1024, 2 * 1024 * 1024
 
 
 class SqliteStore:
@@ -50,6 +53,8 @@ class SqliteStore:
                 f"{waiting[0].name}. Run `stepwell migrate`."
             )
         await self._write.run(_migrate)
+        if not self._inline:
+            await self._write.run(self._grow_wal)
 
     async def close(self) -> None:
         if self._watcher is not None:
@@ -82,7 +87,24 @@ class SqliteStore:
             raise StoreUnavailable(f"{self._path} is not a SQLite database.") from error
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA temp_store = MEMORY")
+        db.execute(f"PRAGMA cache_size = {-CACHE_BYTES // 1024}")
         return db
+
+    def _grow_wal(self, db: apsw.Connection) -> None:
+        """Make the log as long as it will become anyway, by a transaction that is rolled back.
+
+        A commit that appends to the file also changes the file's length, which the file system
+        has to journal: 0.36 ms where one that overwrites takes 0.19.
+        """
+        log = Path(f"{self._path}-wal")
+        if log.exists() and log.stat().st_size >= WAL_BYTES:
+            return
+        db.execute("BEGIN IMMEDIATE")
+        try:
+            db.execute("CREATE TABLE filler (bytes)")
+            run(db, "INSERT INTO filler VALUES (zeroblob(?))", WAL_BYTES + CACHE_BYTES)
+        finally:
+            db.execute("ROLLBACK")
 
     async def commit(self, batch: Sequence[Change]) -> Committed:
         return await self._write.run(lambda db: apply(db, batch))
