@@ -179,3 +179,34 @@ async def test_a_journal_that_does_not_fit_the_code_is_named(world: World) -> No
         with pytest.raises(RunFailed) as failed:
             await sw.result(run.id)
         assert failed.value.error.type == "journal_mismatch"
+
+
+async def test_a_program_parked_too_soon_goes_on_by_itself(world: World, clock: Any) -> None:
+    """One branch waits durably while another is busy with something nobody can see."""
+    release = asyncio.Event()
+    passes: list[int] = []
+
+    @workflow
+    async def busy(ctx: Any, input: Any) -> Any:
+        passes.append(1)
+        waiting = asyncio.create_task(ctx.wait_for_event("never"))
+        await release.wait()
+        got = await ctx.step("after", echo, "done")
+        waiting.cancel()
+        return got
+
+    @workflow
+    async def busy_to_the_end(ctx: Any, input: Any) -> Any:
+        waiting = asyncio.create_task(ctx.wait_for_event("never"))
+        await release.wait()
+        waiting.cancel()
+        return "done"
+
+    async with world([busy, busy_to_the_end]) as sw, sw.worker():
+        runs = [await sw.start("busy"), await sw.start("busy_to_the_end")]
+        for run in runs:
+            await until(sw, run.id, "waiting")
+        release.set()
+        for run in runs:
+            assert await run.result() == "done"
+        assert passes == [1]

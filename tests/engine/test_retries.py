@@ -9,7 +9,7 @@ import pytest
 
 from stepwell import NonRetryable, Retry, RunFailed, StepFailed, workflow
 from tests.conftest import World
-from tests.engine.support import until
+from tests.engine.support import until, until_code
 
 QUICK = Retry(attempts=3, backoff="fixed", base=0, jitter=0)
 
@@ -60,7 +60,7 @@ async def test_exhausted_retries_are_recorded_and_can_be_caught_again_and_again(
     async with world([catching]) as sw:
         async with sw.worker():
             run = await sw.start("catching")
-            await until(sw, run.id, "waiting")
+            await until_code(sw, run.id, "event")
         async with sw.worker():
             await sw.signal(run.id, "go")
             assert await run.result() == "fine"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine
+from concurrent import futures
 from datetime import datetime
 from typing import Any
 
 from stepwell.engine.calls import current_step
 from stepwell.engine.context import ChildHandle, Context
-from stepwell.errors import ContextMisuse
+from stepwell.errors import ContextMisuse, Fenced
 
 _OPERATIONS = frozenset(
     {"step", "sleep", "sleep_until", "wait_for_event", "emit", "run_child", "start_child",
@@ -43,7 +44,11 @@ class BlockingContext:
         return self._context.now() if current_step.get() is not None else self._block(read())
 
     def _block(self, operation: Coroutine[Any, Any, Any]) -> Any:
-        result = asyncio.run_coroutine_threadsafe(operation, self._loop).result()
+        try:
+            result = asyncio.run_coroutine_threadsafe(operation, self._loop).result()
+        except futures.CancelledError:
+            # Of this one name, the threads' own class is an Exception that code may swallow.
+            raise Fenced from None
         return BlockingChild(result, self) if isinstance(result, ChildHandle) else result
 
 

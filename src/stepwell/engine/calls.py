@@ -16,7 +16,7 @@ from stepwell.errors import StepTimedOut
 from stepwell.kernel.clock import SECOND, Clock
 
 
-class StepIdentity(msgspec.Struct, frozen=True):
+class StepIdentity(msgspec.Struct, frozen=True, gc=False):
     """Which step, and which attempt of it, the code at hand belongs to."""
 
     run_id: str

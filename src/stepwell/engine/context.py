@@ -109,6 +109,7 @@ class Context(Journaling):
             execution, key, seq, self._key_base, function, args, kwargs, retry or self._retry,
             limit, self._threads, self._max_result_bytes,
         )  # fmt: skip
+        await execution.ready()
         execution.enter()
         try:
             if once:

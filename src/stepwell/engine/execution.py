@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 from typing import Any, Literal
 
@@ -19,11 +20,14 @@ from stepwell.kernel.changes import (
     ParkRun,
     RecordStep,
     ReleaseRun,
+    ResumeRun,
     WaitRow,
     WatchWaits,
 )
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.states import SETTLED
+
+log = logging.getLogger("stepwell.execution")
 
 # Turns of the loop a program is given to begin something else before it counts as waiting.
 PARK_TURNS = 6
@@ -39,12 +43,15 @@ class Execution:
 
     def __init__(
         self, claimed: ClaimedRun, owner: str, writer: Writer, clock: Clock,
-        opened: Callable[[Execution], None], fraction: Callable[[], float],
+        opened: Callable[[Execution], None], resumed: Callable[[Execution], None],
+        fraction: Callable[[], float],
     ) -> None:  # fmt: skip
         self.claimed = claimed
         self.writer = writer
         self.clock = clock
         self.state: State = "active"
+        # Whether the program is a plain function, which rests whenever it waits.
+        self.blocking = False
         self.cancelled = False
         self.task: asyncio.Task[None] | None = None
         self.entries = {row.key: row for row in claimed.journal}
@@ -74,6 +81,12 @@ class Execution:
         self._due = {row.key: (row.kind, row.due_at) for row in claimed.waits}
         self._to_open: list[Change] = []
         self._checking = False
+        self._turns_left = 0
+        self._resuming: asyncio.Task[None] | None = None
+        self._resumed = resumed
+        # Waits in which the program itself rests, not just some branch of it.
+        self._resting: set[str] = set()
+        self._abandoning: set[asyncio.Task[Any]] = set()
         self._unseen_waits = len(self.waits)
 
     @property
@@ -88,7 +101,7 @@ class Execution:
 
     def next_key(self, name: str) -> tuple[str, int]:
         """The journal key of this call, and its place in the order of calls."""
-        if self.state != "active":
+        if self.departed:
             raise self.leaving()
         count = self._names.get(name, 0) + 1
         self._names[name] = count
@@ -127,7 +140,7 @@ class Execution:
     def leaving(self) -> BaseException:
         """What an operation raises when the program has to leave."""
         self._leave_quietly()
-        return Fenced() if self.cancelled or self.state == "gone" else Suspended()
+        return Fenced()
 
     def _leave_quietly(self) -> None:
         """A task of the program's own that ends this way is nobody's mistake to be logged."""
@@ -143,8 +156,7 @@ class Execution:
 
     async def record(self, *changes: Change) -> list[Any]:
         """Make changes durable; raises when the run is no longer held."""
-        if self.departed:
-            raise self.leaving()
+        await self.ready()
         if self._notes:
             changes, self._notes = (*self._notes, *changes), []
         outcomes = await self.writer.submit(*changes)
@@ -153,6 +165,33 @@ class Execution:
         if self.departed:
             raise self.leaving()
         return outcomes
+
+    async def ready(self) -> None:
+        """Return once changes can be recorded. A program that was parked too soon is resumed."""
+        if self.state == "parked":
+            if self._resuming is None:
+                self._resuming = asyncio.get_running_loop().create_task(self._resume())
+            await asyncio.shield(self._resuming)
+        if self.departed:
+            raise self.leaving()
+
+    async def _resume(self) -> None:
+        try:
+            fence = (await self.writer.submit(ResumeRun(self.held)))[0]
+        finally:
+            self._resuming = None
+        if fence is not None and self.state == "parked":
+            self.state = "active"
+            self.held.fence = fence
+            self._resumed(self)
+            self._check_soon()
+        elif self.state == "parked":
+            self.stop()
+
+    @property
+    def rests(self) -> bool:
+        """Whether the program itself waits, so that nothing is lost when it leaves memory."""
+        return bool(self._resting)
 
     def enter(self) -> None:
         self._active += 1
@@ -168,6 +207,7 @@ class Execution:
 
     async def wait(self, key: str, opening: OpenWait, *companions: Change) -> WaitRow:
         """Wait until the wait of this key has ended, opening it if need be."""
+        await self.ready()
         row = self.waits.get(key)
         if row is not None:
             self._unseen_waits -= 1
@@ -178,12 +218,14 @@ class Execution:
             self._due[key] = (opening.kind, opening.due_at)
         future: asyncio.Future[WaitRow] = asyncio.get_running_loop().create_future()
         self._waiting[key] = future
+        if self.blocking or asyncio.current_task() is self.task:
+            self._resting.add(key)
         self.deliveries.outstanding += 1
         self._check_soon()
         try:
             return await future
         except asyncio.CancelledError:
-            if self.state == "active":
+            if not self.departed:
                 self._abandon(key, opening)
             raise
         except Suspended:
@@ -191,7 +233,9 @@ class Execution:
             raise
         finally:
             self._waiting.pop(key, None)
+            self._resting.discard(key)
             self.deliveries.outstanding -= 1
+            self._turns_left = PARK_TURNS
 
     def _abandon(self, key: str, opening: OpenWait) -> None:
         """The program cancelled a wait of its own: nothing may be consumed by it any more."""
@@ -201,7 +245,10 @@ class Execution:
             self.held, key, opening.seq, opening.kind, "skipped", 1, None, None,
             opening.created_at, now, settles=True,
         )  # fmt: skip
-        self.writer.submit(change).add_done_callback(_look_at)
+        task = asyncio.get_running_loop().create_task(self.record(change))
+        self._abandoning.add(task)
+        task.add_done_callback(self._abandoning.discard)
+        task.add_done_callback(_look_at)
         self._check_soon()
 
     def news(self, claimed: ClaimedRun) -> None:
@@ -216,14 +263,18 @@ class Execution:
         self._check_soon()
 
     def _check_soon(self) -> None:
+        self._turns_left = PARK_TURNS
         if not self._checking and self.state == "active":
             self._checking = True
-            asyncio.get_running_loop().call_soon(self._check, PARK_TURNS)
+            asyncio.get_running_loop().call_soon(self._check)
 
-    def _check(self, left: int) -> None:
+    def _check(self) -> None:
         """Once the program has come to rest: open its new waits, and park it if it only waits."""
-        if left > 0 or not self.deliveries.idle:
-            asyncio.get_running_loop().call_soon(self._check, left - 1)
+        if not self.deliveries.idle:
+            self._turns_left = PARK_TURNS
+        if self._turns_left > 0:
+            self._turns_left -= 1
+            asyncio.get_running_loop().call_soon(self._check)
             return
         self._checking = False
         keys = [key for key, future in self._waiting.items() if not future.done()]
@@ -266,19 +317,31 @@ class Execution:
                 future.exception()
         if self.task is not None and not self.task.done():
             # The program may sit in something that is not durable: give it a moment, then insist.
-            asyncio.get_running_loop().call_later(0, self._insist, PARK_TURNS)
+            asyncio.get_running_loop().call_soon(self._insist, PARK_TURNS)
 
     def _insist(self, left: int) -> None:
         if self.task is None or self.task.done():
             return
         if left > 0:
             asyncio.get_running_loop().call_soon(self._insist, left - 1)
-        else:
-            self.task.cancel()
+            return
+        log.warning(
+            "Run %s awaits something outside a step while it also waits durably. It is begun "
+            "again from its journal; put what it awaits into a step.",
+            self.run_id,
+        )
+        self.task.cancel()
+        self.writer.submit(ResumeRun(self.held)).add_done_callback(self._give_back)
+
+    def _give_back(self, done: asyncio.Future[list[Any]]) -> None:
+        if done.cancelled() or done.exception() is not None or done.result()[0] is None:
+            return
+        held = Held(self.run_id, self.held.owner, done.result()[0])
+        self.writer.submit(ReleaseRun(held)).add_done_callback(_look_at)
 
     def release(self) -> asyncio.Future[list[Any]]:
         """Give the run back unfinished."""
-        self.suspend()
+        self.stop()
         return self.writer.submit(ReleaseRun(self.held))
 
     def end(self, status: str, output: str | None, error: str | None) -> EndRun:

@@ -59,19 +59,26 @@ class Journaling:
         self, opening: OpenWait, outcome: WaitOutcome,
         *companions: Change,
     ) -> JournalRow:  # fmt: skip
-        """Wait, then record how the wait ended."""
+        """Wait, then record how the wait ended.
+
+        The end of a wait is durable before anyone hears of it. So a program that has nothing
+        else under way may go on at once, and the entry is written along with its next one.
+        """
         execution = self._execution
         row = await execution.wait(opening.key, opening, *companions)
-        execution.enter()
-        try:
-            status, output, error = outcome(row)
-            record = RecordStep(
-                execution.held, opening.key, opening.seq, opening.kind, status, 1, output, error,
-                row.created_at or opening.created_at, execution.clock.now(), settles=True,
-            )  # fmt: skip
-            await execution.record(record)
-        finally:
-            execution.leave()
+        status, output, error = outcome(row)
+        record = RecordStep(
+            execution.held, opening.key, opening.seq, opening.kind, status, 1, output, error,
+            row.created_at or opening.created_at, execution.clock.now(), settles=True,
+        )  # fmt: skip
+        if execution.deliveries.outstanding == 0 and execution.deliveries.idle:
+            execution.note(record)
+        else:
+            execution.enter()
+            try:
+                await execution.record(record)
+            finally:
+                execution.leave()
         return entry_of(record)
 
 

@@ -46,6 +46,7 @@ async def execute(
         if is_async(program.function):
             result = await program.function(context, value)
         else:
+            execution.blocking = True
             blocking = BlockingContext(context, asyncio.get_running_loop())
             call = functools.partial(program.function, blocking, value)
             run = contextvars.copy_context().run
@@ -54,15 +55,21 @@ async def execute(
     except (Suspended, Fenced):
         return None
     except (Exception, SystemExit) as error:
-        if execution.state != "active":
-            return None
         if isinstance(error, SystemExit):
             error = ExitRequested(f"sys.exit({error.code!r}) was called")
-        return execution.end("failed", None, describe_failure(error, None))
+        return await _end(execution, "failed", None, describe_failure(error, None))
     except BaseException:
-        if execution.state != "active":
+        if execution.departed:
             return None  # user code saw the interruption and dressed it up, in a group perhaps
         raise
-    if execution.state != "active":
+    return await _end(execution, "completed", output, None)
+
+
+async def _end(
+    execution: Execution, status: str, output: str | None, error: str | None
+) -> EndRun | None:
+    try:
+        await execution.ready()
+    except Fenced:
         return None
-    return execution.end("completed", output, None)
+    return execution.end(status, output, error)

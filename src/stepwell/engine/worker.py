@@ -18,7 +18,15 @@ from stepwell.engine.pruner import prune_now_and_then
 from stepwell.engine.starting import Starter
 from stepwell.engine.writer import Writer
 from stepwell.errors import StepwellError
-from stepwell.kernel.changes import Claimed, ClaimedRun, ClaimRuns, Committed, EndRun, Held, ReleaseRun
+from stepwell.kernel.changes import (
+    Claimed,
+    ClaimedRun,
+    ClaimRuns,
+    Committed,
+    EndRun,
+    Held,
+    ReleaseRun,
+)
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.retry import DEFAULT_RETRY
@@ -28,6 +36,8 @@ log = logging.getLogger("stepwell.worker")
 
 # How long a parked program stays in memory, in case its wait is short.
 WARM_SECONDS = 1.0
+# The same when only branches of it wait: it may be busy with something nobody can see.
+BRANCHES_WARM_SECONDS = 30.0
 SWEEP_SECONDS = 1.0
 # How often runs that are being executed are checked for having been cancelled elsewhere.
 CHECK_SECONDS = 0.4
@@ -300,7 +310,13 @@ class Worker:
                 return
             execution.suspend()
         execution = Execution(
-            run, self.id, self._writer, self._clock, self._on_waiting, self._ids.fraction
+            run,
+            self.id,
+            self._writer,
+            self._clock,
+            self._on_waiting,
+            self._on_resumed,
+            self._ids.fraction,
         )
         self._active[run.id] = execution
         execution.task = asyncio.get_running_loop().create_task(self._execute(execution))
@@ -347,13 +363,21 @@ class Worker:
         now = self._clock.now()
         # Kept for a moment if its program may be needed again soon.
         at = execution.sleeps_until
-        far = at is not None and at > now + WARM_SECONDS * SECOND
+        far = execution.rests and at is not None and at > now + WARM_SECONDS * SECOND
         if far or self._stopping or len(self._warm) >= self._concurrency:
             execution.suspend()
         else:
-            cooling = now + int(WARM_SECONDS * SECOND)
+            warm = WARM_SECONDS if execution.rests else BRANCHES_WARM_SECONDS
+            cooling = now + int(warm * SECOND)
             timer = self._clock.call_at(cooling, lambda: self._cool(execution))
             self._warm[execution.run_id] = (execution, timer)
+
+    def _on_resumed(self, execution: Execution) -> None:
+        """A program that had been parked went on by itself."""
+        warm = self._warm.pop(execution.run_id, None)
+        if warm is not None:
+            warm[1].cancel()
+        self._active[execution.run_id] = execution
 
     def _cool(self, execution: Execution) -> None:
         found = self._warm.get(execution.run_id)

@@ -12,7 +12,7 @@ from typing import Any
 import msgspec
 
 
-class Held(msgspec.Struct):
+class Held(msgspec.Struct, gc=False):
     """A run as its worker holds it: the proof that goes along with every write."""
 
     run_id: str
@@ -28,7 +28,7 @@ class Held(msgspec.Struct):
 GROUP_BITS = 20
 
 
-class StartRun(msgspec.Struct):
+class StartRun(msgspec.Struct, gc=False):
     """A run to be admitted. Outcome: (run id, whether it was created now)."""
 
     id: str
@@ -56,7 +56,7 @@ class StartRun(msgspec.Struct):
     fork_for_retry: bool = False
 
 
-class RecordStep(msgspec.Struct):
+class RecordStep(msgspec.Struct, gc=False):
     """A journal entry of a held run. With `settles`, the wait of that key has served."""
 
     held: Held
@@ -73,7 +73,7 @@ class RecordStep(msgspec.Struct):
     position: int = 0
 
 
-class LogAttempt(msgspec.Struct):
+class LogAttempt(msgspec.Struct, gc=False):
     """A failed attempt that another one may follow."""
 
     held: Held
@@ -84,7 +84,7 @@ class LogAttempt(msgspec.Struct):
     failed_at: int
 
 
-class OpenWait(msgspec.Struct):
+class OpenWait(msgspec.Struct, gc=False):
     """What a held run waits for from now on."""
 
     held: Held
@@ -100,27 +100,33 @@ class OpenWait(msgspec.Struct):
     child_run_id: str | None = None
 
 
-class ParkRun(msgspec.Struct):
+class ParkRun(msgspec.Struct, gc=False):
     """A held run that waits for these keys only. It is given back until one of them ends."""
 
     held: Held
     keys: list[str]
 
 
-class WatchWaits(msgspec.Struct):
+class WatchWaits(msgspec.Struct, gc=False):
     """A held run that waits while it also works: its worker is to be told when a wait ends."""
 
     held: Held
     keys: list[str]
 
 
-class ReleaseRun(msgspec.Struct):
+class ResumeRun(msgspec.Struct, gc=False):
+    """A parked run whose program goes on by itself after all. Outcome: its new fence, or None."""
+
+    held: Held
+
+
+class ReleaseRun(msgspec.Struct, gc=False):
     """A held run its worker gives back unfinished, to be taken up at once by anyone."""
 
     held: Held
 
 
-class EndRun(msgspec.Struct):
+class EndRun(msgspec.Struct, gc=False):
     """The end of a held run."""
 
     held: Held
@@ -130,7 +136,7 @@ class EndRun(msgspec.Struct):
     completed_at: int
 
 
-class EmitEvent(msgspec.Struct):
+class EmitEvent(msgspec.Struct, gc=False):
     """An event of the workspace. Outcome: whether it is new."""
 
     id: str
@@ -143,7 +149,7 @@ class EmitEvent(msgspec.Struct):
     held: Held | None = None
 
 
-class SendSignal(msgspec.Struct):
+class SendSignal(msgspec.Struct, gc=False):
     """An event addressed to one run. Outcome: whether the run could still receive it."""
 
     id: str
@@ -154,7 +160,7 @@ class SendSignal(msgspec.Struct):
     created_at: int
 
 
-class CancelRun(msgspec.Struct):
+class CancelRun(msgspec.Struct, gc=False):
     """The end of a run and its children, asked for from outside. Outcome: whether it did."""
 
     run_id: str
@@ -162,7 +168,7 @@ class CancelRun(msgspec.Struct):
     cancelled_at: int
 
 
-class ClaimRuns(msgspec.Struct):
+class ClaimRuns(msgspec.Struct, gc=False):
     """A worker asks for runs it can execute. Outcome: Claimed."""
 
     workspace_id: str
@@ -185,6 +191,7 @@ Change = (
     | OpenWait
     | ParkRun
     | WatchWaits
+    | ResumeRun
     | ReleaseRun
     | EndRun
     | EmitEvent
@@ -194,7 +201,7 @@ Change = (
 )
 
 
-class JournalRow(msgspec.Struct, array_like=True):
+class JournalRow(msgspec.Struct, array_like=True, gc=False):
     """A journal entry as a claim brings it along."""
 
     key: str
@@ -209,7 +216,7 @@ class JournalRow(msgspec.Struct, array_like=True):
     completed_at: int | None
 
 
-class WaitRow(msgspec.Struct, array_like=True):
+class WaitRow(msgspec.Struct, array_like=True, gc=False):
     """A wait as a claim brings it along; `result` is set once it has ended."""
 
     key: str
@@ -222,7 +229,7 @@ class WaitRow(msgspec.Struct, array_like=True):
     result: str | None
 
 
-class ClaimedRun(msgspec.Struct):
+class ClaimedRun(msgspec.Struct, gc=False):
     """A run with all that is needed to go on with it."""
 
     id: str

@@ -74,8 +74,9 @@ def step_from_row(row: Sequence[Any], failures: dict[str, list[Attempt]]) -> Ste
 
 
 def step_from_wait(row: Sequence[Any]) -> Step:
-    key, kind, created_at = row
-    return Step(key, kind, "waiting", 1, None, None, moment(created_at), None)
+    key, kind, created_at, ended_at = row
+    status = "waiting" if ended_at is None else "completed"
+    return Step(key, kind, status, 1, None, None, moment(created_at), to_datetime(ended_at))
 
 
 def worker_from_row(row: Sequence[Any], now: int) -> WorkerInfo:

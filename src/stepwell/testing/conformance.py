@@ -26,6 +26,7 @@ from stepwell.kernel.changes import (
     ParkRun,
     RecordStep,
     ReleaseRun,
+    ResumeRun,
     SendSignal,
     StartRun,
     WatchWaits,
@@ -257,12 +258,13 @@ async def time_ends_a_wait_before_a_late_signal_can(store: Store) -> None:
     _, held = await claim_one(store, "w1")
     now = store.clock.now()
     await commit(store, wait(store, held, "a", due_at=now), ParkRun(held, ["a"]))
-    run, _ = await claim_one(store, "w1")
+    run, held = await claim_one(store, "w1")
     assert [(row.key, row.result) for row in run.waits] == [("a", None)]
     assert run.waits[0].ended_at is not None
     await commit(store, signal(store, "r1", "1"))
-    (waiting,) = await store.steps("r1")
-    assert waiting.status == "waiting"
+    await commit(store, wait(store, held, "b"), ParkRun(held, ["b"]))
+    run, _ = await claim_one(store, "w1")
+    assert {row.key: row.result for row in run.waits} == {"a": None, "b": "1"}
 
 
 @check
@@ -301,6 +303,22 @@ async def the_end_of_a_child_reaches_its_parent_however_they_meet(store: Store) 
         "p1": '["completed","\\"early\\"",null]',
         "p2": '["failed",null,"{}"]',
     }
+
+
+@check
+async def a_parked_run_can_be_resumed_until_somebody_claims_it(store: Store) -> None:
+    await enlist(store, "w1")
+    await enlist(store, "w2")
+    await commit(store, start(store, "r1"))
+    _, held = await claim_one(store, "w1")
+    await commit(store, wait(store, held, "a"), ParkRun(held, ["a"]))
+    assert await commit(store, ResumeRun(held)) == [held.fence + 1]
+    assert await commit(store, ResumeRun(held)) == [None]
+    held = Held("r1", "w1", held.fence + 1)
+    assert await commit(store, record(store, held, "b"), ParkRun(held, ["a"])) == [None, None]
+    await commit(store, signal(store, "r1", "1"))
+    await claim_one(store, "w2")
+    assert await commit(store, ResumeRun(held)) == [None]
 
 
 @check

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Sequence
 from typing import Any
 
@@ -21,40 +22,86 @@ from stepwell.kernel.changes import (
     ParkRun,
     RecordStep,
     ReleaseRun,
+    ResumeRun,
     SendSignal,
     StartRun,
     WatchWaits,
 )
 from stepwell.stores.postgres import recording, waiting
 from stepwell.stores.postgres.claim import claim, peek
-from stepwell.stores.postgres.ending import cancel_runs, end_runs, trees
+from stepwell.stores.postgres.ending import cancel_runs, end_alone, end_runs, trees
 from stepwell.stores.postgres.locking import event_name, limit_name, lock
 from stepwell.stores.postgres.starting import start_runs
+
+log = logging.getLogger("stepwell.postgres")
+
+# How often a batch that ran into a deadlock is applied, before the writer is told to wait.
+TRIES = 3
 
 Found = list[tuple[int, Any]]
 Locked = dict[str, asyncpg.Record]
 
 
-async def apply(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
-    """Apply the batch and make it durable, or raise and leave nothing."""
+async def apply(
+    db: asyncpg.Connection, batch: Sequence[Change], *, expectant: bool = False
+) -> Committed:
+    """Apply the batch and make it durable, or raise and leave nothing.
+
+    `expectant`: a claim will probably find something, so that no look need come first.
+    """
+    for _ in range(TRIES - 1):
+        try:
+            return await _apply(db, batch, expectant)
+        except asyncpg.TransactionRollbackError as error:
+            # The order of locks is meant to rule this out; if it does not, somebody else is done.
+            log.warning("A batch met another one and is applied again: %s", error)
+    return await _apply(db, batch, expectant)
+
+
+async def _apply(db: asyncpg.Connection, batch: Sequence[Change], expectant: bool) -> Committed:
+    """Apply it in one statement if its kinds allow that, else in a transaction."""
     steps = [change for change in batch if type(change) is RecordStep]
     if len(steps) == len(batch) and not any(map(recording.gives_up, steps)):
         return await recording.record_alone(db, steps)
-    if len(batch) == 1 and isinstance(ask := batch[0], ClaimRuns):
+    ends = [change for change in batch if type(change) is EndRun]
+    if len(ends) == len(batch):
+        return await _apply_ends(db, ends)
+    if len(batch) == 1 and isinstance(ask := batch[0], ClaimRuns) and not expectant:
+        # Most claims find nothing, and to find nothing takes one trip and no transaction.
         nothing = await peek(db, ask)
         if nothing is not None:
             return Committed([nothing])
+    return await _commit(db, batch)
+
+
+async def _apply_ends(db: asyncpg.Connection, ends: list[EndRun]) -> Committed:
+    """Ends of runs are apart from each other, so most of them need no transaction."""
+    done = Committed(outcomes=[None] * len(ends))
+    ended = await end_alone(db, ends)
+    done.ended = [change.held.run_id for change, did in zip(ends, ended, strict=True) if did]
+    left = [index for index, did in enumerate(ended) if not did]
+    if left:
+        rest = await _commit(db, [ends[index] for index in left])
+        for index, outcome in zip(left, rest.outcomes, strict=True):
+            done.outcomes[index] = outcome
+        done.ended += rest.ended
+        done.due = rest.due
+    return done
+
+
+async def _commit(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
     await db.execute("BEGIN")
     try:
-        done = await _apply(db, batch)
+        done = await _work(db, batch)
         await db.execute("COMMIT")
-    except asyncpg.PostgresError:
-        await db.execute("ROLLBACK")
+    except Exception:
+        if not db.is_closed():
+            await db.execute("ROLLBACK")
         raise
     return done
 
 
-async def _apply(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
+async def _work(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
     done = Committed(outcomes=[None] * len(batch))
     by_kind: dict[type[Any], Found] = {}
     for index, change in enumerate(batch):
@@ -130,7 +177,7 @@ def _drop_fenced(by_kind: dict[type[Any], Found], locked: Locked, done: Committe
 
 def _is_fenced(change: Change, locked: Locked) -> bool:
     held: Held | None = getattr(change, "held", None)
-    if held is None:
+    if held is None or type(change) is ResumeRun:  # a parked run is held by nobody
         return False
     run = locked.get(held.run_id)
     return run is None or run[1] != held.owner or run[2] != held.fence
@@ -146,6 +193,7 @@ _ORDER: list[tuple[type[Any], Any]] = [
     (EndRun, end_runs),
     (ParkRun, waiting.park_runs),
     (WatchWaits, waiting.watch_waits),
+    (ResumeRun, waiting.resume_runs),
     (ReleaseRun, waiting.release_runs),
     (CancelRun, cancel_runs),
 ]

@@ -15,6 +15,7 @@ from stepwell.kernel.changes import (
     WaitRow,
 )
 from stepwell.stores.postgres.admission import admit
+from stepwell.stores.postgres.columns import pack_texts, texts
 
 # More candidates than there is room for, in case other workers have locked the first ones.
 SPARE = 50
@@ -36,6 +37,9 @@ _NEXT_AT = """least((SELECT min(expires_at) FROM runs WHERE expires_at IS NOT NU
                        AND r.program = l.program AND r.priority = l.priority AND r.due_at > $2))
         FROM lanes l WHERE l.priority IS NOT NULL))"""
 
+# Not `due_at <= $2`: with that, a plan may look for one run among all that are live.
+_DUE = "coalesce(due_at, 9223372036854775807) <= $2"
+
 _LEASED = "EXISTS (SELECT FROM workers WHERE id = $1 AND expires_at > $2)"
 
 _TAKE = """UPDATE runs r SET status = 'running', owner = $1, fence = r.fence + 1, due_at = NULL,
@@ -52,7 +56,7 @@ async def peek(db: asyncpg.Connection, ask: ClaimRuns) -> Claimed | None:
     row = await db.fetchrow(
         f"""WITH RECURSIVE {_LANES}
             SELECT {_LEASED},
-                EXISTS (SELECT FROM runs WHERE owner = $1 AND due_at <= $2)
+                EXISTS (SELECT FROM runs WHERE owner = $1 AND {_DUE})
                 OR $5 AND EXISTS (
                     SELECT FROM lanes l CROSS JOIN LATERAL (
                         SELECT FROM runs r WHERE r.workspace_id = $3 AND r.program = l.program
@@ -60,7 +64,7 @@ async def peek(db: asyncpg.Connection, ask: ClaimRuns) -> Claimed | None:
                         LIMIT 1) d
                     WHERE l.priority IS NOT NULL)
                 OR $6 AND EXISTS (SELECT FROM runs WHERE owner = $1
-                                     AND id NOT IN (SELECT unnest($7::text[]))),
+                                     AND id NOT IN (SELECT unnest({texts("$7")}))),
                 {_NEXT_AT}""",
         ask.worker_id,
         ask.now,
@@ -68,7 +72,7 @@ async def peek(db: asyncpg.Connection, ask: ClaimRuns) -> Claimed | None:
         ask.programs,
         ask.limit > 0,
         ask.sweep or ask.resent,
-        ask.known,
+        pack_texts(ask.known),
     )
     assert row is not None
     leased, found, next_at = row
@@ -79,21 +83,28 @@ async def peek(db: asyncpg.Connection, ask: ClaimRuns) -> Claimed | None:
 
 async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
     """Give a worker runs to execute and news of those it holds."""
+    # Looked for first: what is picked below is not known to the worker yet either.
+    forgotten = await _forgotten(db, ask) if ask.sweep or ask.resent else []
     rows = await _pick(db, ask)
-    leased, next_at, seen, picked, limited, behind = rows[0][:6]
+    leased, next_at, seen, locked, limited, news = rows[0][:6]
     if not leased:
         return Claimed([], None, lease_lost=True)
-    found: list[Any] = [row[6:] for row in rows if row[6] is not None]
+    found: list[Any] = sorted((row[6:] for row in rows if row[6] is not None), key=_order)
+    # Whether others were at work on something that is due: they may leave some of it.
+    passed_over = seen > 0 and locked == 0
     if limited:
-        admitted, passed_over = await admit(db, limited, ask.now, done)
-        behind = behind or passed_over
+        admitted, busy = await admit(db, limited, ask.now, done)
         found += await _take(db, ask, admitted)
-    places = {run_id: place for place, run_id in enumerate(picked)}
-    found.sort(key=lambda row: places.get(row[1], -1))
+        passed_over = passed_over or busy
+    found += await _take(db, ask, forgotten)
+    if news:
+        told = await _nudge(db, ask)
+        found = told + found
+        passed_over = passed_over or len(told) < news
     runs = await _load(db, found, ask.now)
-    more = len(picked) == ask.limit > 0 or 0 < len(picked) < seen
-    if behind or (seen > 0 and not picked):
-        next_at = ask.now  # others are at work on it: look again, they may leave some of it
+    more = locked == ask.limit > 0 or 0 < locked < seen
+    if passed_over:
+        next_at = ask.now
     return Claimed(runs, None if more else next_at, more)
 
 
@@ -101,8 +112,8 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
     """Take due runs in order of priority, then of time; those that have limits are only locked.
 
     Each row begins with whether the worker has its lease, when to look again, how many
-    candidates there were, those of them that could be locked, those of these that have limits,
-    and whether news for the worker's own runs had to be left for later.
+    candidates there were, how many of them could be locked, those of these that have limits,
+    and of how many runs that the worker holds there is news.
     """
     return await db.fetch(
         f"""WITH RECURSIVE {_LANES}, due AS MATERIALIZED (
@@ -118,39 +129,23 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
                 SELECT FROM workers w WHERE w.id = $1 AND w.expires_at > $2
                    AND EXISTS (SELECT FROM due) FOR KEY SHARE
             ), picked AS MATERIALIZED (
-                -- Locked one by one, until there are enough. `+ 0`: by id, by no other index.
+                -- Locked one by one, until there are enough.
                 SELECT r.id, r.queues FROM due d CROSS JOIN LATERAL (
                     SELECT id, limited AND status = 'pending' AS queues FROM runs
-                    WHERE id = d.id AND owner IS NULL AND due_at + 0 <= $2
+                    WHERE id = d.id AND owner IS NULL AND {_DUE}
                     FOR UPDATE SKIP LOCKED) r
                 WHERE EXISTS (SELECT FROM lease) LIMIT $5
             ), taken AS (
-                {_TAKE} WHERE r.id = ANY(ARRAY(
-                    SELECT id FROM picked WHERE NOT queues
-                    UNION ALL
-                    -- Claimed in a commit whose acknowledgement was lost, if that is asked for.
-                    SELECT id FROM (
-                        SELECT id FROM runs WHERE $8 AND owner = $1
-                           AND id NOT IN (SELECT unnest($7::text[])) FOR UPDATE SKIP LOCKED) f))
+                {_TAKE} WHERE r.id = ANY(ARRAY(SELECT id FROM picked WHERE NOT queues))
                 RETURNING false AS nudge, {_COLUMNS}
-            ), told AS (
-                UPDATE runs r SET due_at = NULL WHERE r.id = ANY(ARRAY(
-                    SELECT id FROM runs WHERE owner = $1 AND due_at + 0 <= $2 AND id = ANY($7)
-                    FOR UPDATE SKIP LOCKED))
-                RETURNING true AS nudge, {_COLUMNS}
-            ), found AS (
-                SELECT * FROM taken UNION ALL SELECT * FROM told
             )
             SELECT m.*, c.* FROM (
-                SELECT {_LEASED} AS leased, {_NEXT_AT} AS next_at,
-                    (SELECT count(*) FROM due) AS seen,
-                    ARRAY(SELECT id FROM picked) AS picked,
-                    ARRAY(SELECT id FROM picked WHERE queues) AS limited,
+                SELECT {_LEASED}, {_NEXT_AT}, (SELECT count(*) FROM due),
+                    (SELECT count(*) FROM picked), ARRAY(SELECT id FROM picked WHERE queues),
                     (SELECT count(*) FROM runs
-                     WHERE owner = $1 AND due_at + 0 <= $2 AND id = ANY($7))
-                        > (SELECT count(*) FROM told) AS behind
+                     WHERE owner = $1 AND {_DUE} AND id = ANY({texts("$7")}))
             ) m LEFT JOIN (
-                SELECT f.*, {_INPUT} FROM found f
+                SELECT f.*, {_INPUT}, d.priority, d.due_at FROM taken f LEFT JOIN due d USING (id)
             ) c ON true""",
         ask.worker_id,
         ask.now,
@@ -158,29 +153,60 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
         ask.programs,
         max(ask.limit, 0),
         ask.limit + SPARE if ask.limit > 0 else 0,
-        ask.known,
-        ask.sweep or ask.resent,
+        pack_texts(ask.known),
     )
 
 
-async def _take(
-    db: asyncpg.Connection, ask: ClaimRuns, admitted: list[str]
-) -> list[asyncpg.Record]:
-    """Take runs that are locked and have their slots."""
+async def _forgotten(db: asyncpg.Connection, ask: ClaimRuns) -> list[str]:
+    """Runs this worker holds without knowing: the claim's acknowledgement was lost."""
+    rows = await db.fetch(
+        f"""SELECT id FROM runs WHERE owner = $1 AND id NOT IN (SELECT unnest({texts("$2")}))
+            FOR UPDATE SKIP LOCKED""",
+        ask.worker_id,
+        pack_texts(ask.known),
+    )
+    return [row[0] for row in rows]
+
+
+async def _nudge(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
+    """Held runs of which some wait has ended, unless somebody is just changing them."""
+    return await db.fetch(
+        f"""WITH found AS (
+                UPDATE runs r SET due_at = NULL WHERE r.id = ANY(ARRAY(
+                    SELECT id FROM runs
+                    WHERE owner = $1 AND {_DUE} AND id = ANY({texts("$3")})
+                    FOR UPDATE SKIP LOCKED))
+                RETURNING true AS nudge, {_COLUMNS})
+            SELECT f.*, {_INPUT} FROM found f""",
+        ask.worker_id,
+        ask.now,
+        pack_texts(ask.known),
+    )
+
+
+async def _take(db: asyncpg.Connection, ask: ClaimRuns, run_ids: list[str]) -> list[asyncpg.Record]:
+    """Take runs that are locked."""
+    if not run_ids:
+        return []
     return await db.fetch(
         f"""WITH found AS ({_TAKE} WHERE r.id = ANY($3) RETURNING false AS nudge, {_COLUMNS})
             SELECT f.*, {_INPUT} FROM found f""",
         ask.worker_id,
         ask.now,
-        admitted,
+        run_ids,
     )
+
+
+def _order(row: Any) -> tuple[int, int, str]:
+    run_id, priority, due_at = row[1], row[-2], row[-1]
+    return -priority, due_at, run_id
 
 
 def _claimed(row: Any) -> ClaimedRun:
     (
         nudge, id_, definition, version, program, fence, attempt, created_at, deadline_at,
         idempotency_key, key_base, _, input_,
-    ) = row  # fmt: skip
+    ) = row[:13]  # fmt: skip
     return ClaimedRun(
         id_, definition, version, program, fence, attempt, input_, created_at, deadline_at,
         idempotency_key, key_base, nudge,

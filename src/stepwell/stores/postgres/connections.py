@@ -19,10 +19,11 @@ CLOSE_SECONDS = 2.0
 # writer has no such limit: it sends its batch until the store takes it.
 PATIENCE_SECONDS = 3.0
 
-# Planning a statement costs as much as executing it, so each is planned once. Its plan has to be
-# right for a table that was empty then and is huge by now, whatever the statistics say. Hence
-# the way statements are written here: rows are found by `= ANY($1)`, by a subquery for one row,
-# or by LATERAL (… OFFSET 0), which leave no choice but the index; joins only add values to them.
+# Planning a statement costs as much as executing it, so each is planned once, and again when
+# twice as much has been written. Its plan has to be right for a table that was empty then and is
+# not by now. Hence the way statements are written here: rows are found by `= ANY(…)`, by a
+# subquery for one row, or by LATERAL (… OFFSET 0), which leave no choice but the index; joins
+# only add values to them.
 WRITER_SETTINGS = {
     "plan_cache_mode": "force_generic_plan",
     "enable_seqscan": "off",
@@ -34,6 +35,7 @@ WRITER_SETTINGS = {
 }
 
 
+FIRST_PLANS = 256
 READER_SETTINGS = {"plan_cache_mode": "force_custom_plan"}
 
 
@@ -44,12 +46,21 @@ class Line:
         self._address = address
         self._settings = settings
         self._db: asyncpg.Connection | None = None
+        self._written, self._plan_at = 0, FIRST_PLANS
 
     async def get(self) -> asyncpg.Connection:
         if self._db is None or self._db.is_closed():
             self._db = None
             self._db = await self._address.connect(**self._settings)
+            self._written, self._plan_at = 0, FIRST_PLANS
         return self._db
+
+    async def plan_again(self, written: int) -> None:
+        """Forget the plans of statements each time that twice as much has been written."""
+        self._written += written
+        if self._written >= self._plan_at:
+            self._plan_at *= 2
+            await self.run(lambda db: db.execute("DISCARD PLANS"))
 
     async def run(self, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:
         """Work on the connection; one that may be broken is not used again."""

@@ -10,6 +10,7 @@ import msgspec
 
 from stepwell.kernel.changes import CancelRun, Committed, EndRun
 from stepwell.kernel.states import ENDED
+from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
 
 
@@ -23,6 +24,37 @@ class Ending(NamedTuple):
     completed_at: int
 
 
+_ENDINGS = Columns(
+    "run_id text", "status text", "output text", "error text", "completed_at bigint",
+    "owner text", "fence integer", "number integer",
+)  # fmt: skip
+
+_THEIRS = "ANY(ARRAY(SELECT run_id FROM ending))"
+
+# Ends the runs of the table `ending`: what was still open is skipped, and waits go.
+_FINISH = f"""ended AS (
+       UPDATE runs r SET status = e.status, completed_at = e.completed_at, owner = NULL,
+           due_at = NULL, expires_at = NULL, blocked_on = NULL,
+           purge_at = e.completed_at + r.retention_seconds * 1000000
+       FROM ending e WHERE r.id = {_THEIRS} AND r.id = e.run_id
+   ), bodies AS (
+       INSERT INTO payloads (run_id, kind, body)
+       SELECT run_id, 'output', output FROM ending WHERE output IS NOT NULL
+       UNION ALL
+       SELECT run_id, 'error', error FROM ending WHERE error IS NOT NULL
+       ON CONFLICT (run_id, kind) DO UPDATE SET body = excluded.body
+   ), dropped AS (
+       DELETE FROM waits WHERE run_id = {_THEIRS} RETURNING run_id, key, seq, kind, created_at
+   ), skipped AS (
+       INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, started_at)
+       SELECT run_id, key, seq, 0, kind, 'skipped', 1, created_at FROM dropped
+       ON CONFLICT DO NOTHING
+   ), closed AS (
+       UPDATE steps SET status = 'skipped'
+       WHERE run_id = {_THEIRS} AND status IN ('running', 'retrying')
+   )"""
+
+
 class Result(NamedTuple):
     """What a wait ends with."""
 
@@ -30,6 +62,35 @@ class Result(NamedTuple):
     key: str
     result: str
     ended_at: int
+
+
+_RESULTS = Columns("run_id text", "key text", "result text", "ended_at bigint")
+
+
+async def end_alone(db: asyncpg.Connection, changes: Sequence[EndRun]) -> list[bool]:
+    """End runs that stand alone in one statement: fence and commit included. Which ones it did.
+
+    A run without parent and limits stands alone: its end concerns no other run.
+    """
+    ended = await db.fetchval(
+        f"""WITH given AS MATERIALIZED ({_ENDINGS.sql}), ending AS MATERIALIZED (
+                SELECT g.* FROM given g
+                JOIN runs r ON r.id = g.run_id AND r.owner = g.owner AND r.fence = g.fence
+                WHERE r.id = ANY(ARRAY(SELECT run_id FROM given))
+                  AND r.parent_run_id IS NULL AND NOT r.limited
+                ORDER BY r.id FOR NO KEY UPDATE OF r
+            ), {_FINISH}
+            SELECT array_agg(number) FROM ending""",
+        *_ENDINGS.pack(
+            [
+                (c.held.run_id, c.status, c.output, c.error, c.completed_at, c.held.owner,
+                 c.held.fence, number)
+                for number, c in enumerate(changes)
+            ]
+        ),
+    )  # fmt: skip
+    numbers = set(ended or ())
+    return [number in numbers for number in range(len(changes))]
 
 
 async def end_runs(
@@ -43,42 +104,18 @@ async def end_runs(
 
 
 async def finish(db: asyncpg.Connection, endings: Sequence[Ending], done: Committed) -> None:
-    """End runs whose rows and limits are locked; what was still open is skipped."""
+    """End runs whose rows and limits are locked, and tell whoever waited for that."""
     if not endings:
         return
     rows = await db.fetch(
-        """WITH given AS MATERIALIZED (
-               SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::bigint[])
-               AS g (run_id, status, output, error, completed_at)
-           ), ended AS (
-               UPDATE runs r SET status = g.status, completed_at = g.completed_at, owner = NULL,
-                   due_at = NULL, expires_at = NULL, blocked_on = NULL,
-                   purge_at = g.completed_at + r.retention_seconds * 1000000
-               FROM given g WHERE r.id = ANY($1) AND r.id = g.run_id
-           ), bodies AS (
-               INSERT INTO payloads (run_id, kind, body)
-               SELECT run_id, 'output', output FROM given WHERE output IS NOT NULL
-               UNION ALL
-               SELECT run_id, 'error', error FROM given WHERE error IS NOT NULL
-               ON CONFLICT (run_id, kind) DO UPDATE SET body = excluded.body
-           ), dropped AS (
-               DELETE FROM waits WHERE run_id = ANY($1)
-               RETURNING run_id, key, seq, kind, created_at
-           ), skipped AS (
-               INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, started_at)
-               SELECT run_id, key, seq, 0, kind, 'skipped', 1, created_at FROM dropped
-               ON CONFLICT DO NOTHING
-           ), closed AS (
-               UPDATE steps SET status = 'skipped'
-               WHERE run_id = ANY($1) AND status IN ('running', 'retrying')
-           ), freed AS (
-               DELETE FROM limits WHERE run_id = ANY($1) RETURNING limit_key
-           )
-           SELECT w.run_id, w.key, w.child_run_id, NULL AS limit_key
-           FROM waits w WHERE w.child_run_id = ANY($1) AND w.ended_at IS NULL
-           UNION ALL
-           SELECT DISTINCT NULL, NULL, NULL, limit_key FROM freed""",
-        *zip(*endings, strict=True),
+        f"""WITH ending AS MATERIALIZED ({_ENDINGS.sql}), {_FINISH}, freed AS (
+                DELETE FROM limits WHERE run_id = {_THEIRS} RETURNING limit_key
+            )
+            SELECT w.run_id, w.key, w.child_run_id, NULL AS limit_key
+            FROM waits w WHERE w.child_run_id = {_THEIRS} AND w.ended_at IS NULL
+            UNION ALL
+            SELECT DISTINCT NULL, NULL, NULL, limit_key FROM freed""",
+        *_ENDINGS.pack([(*ending, None, None, None) for ending in endings]),
     )
     done.ended.extend(ending.run_id for ending in endings)
     if not rows:
@@ -106,20 +143,18 @@ async def end_waits(db: asyncpg.Connection, results: Sequence[Result], done: Com
     if not results:
         return
     await db.fetch(
-        """WITH given AS MATERIALIZED (
-               SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::bigint[])
-               AS g (run_id, key, result, ended_at)
-           ), ended AS (
+        f"""WITH given AS MATERIALIZED ({_RESULTS.sql}), ended AS (
                UPDATE waits w SET result = g.result, ended_at = g.ended_at FROM given g
-               WHERE w.run_id = ANY($1) AND w.run_id = g.run_id AND w.key = g.key
-                 AND w.ended_at IS NULL
+               WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM given))
+                 AND w.run_id = g.run_id AND w.key = g.key AND w.ended_at IS NULL
                RETURNING w.run_id, w.ended_at
            )
            UPDATE runs r SET due_at = e.ended_at
            FROM (SELECT run_id, min(ended_at) AS ended_at FROM ended GROUP BY run_id) e
-           WHERE r.id = ANY($1) AND r.id = e.run_id AND r.status IN ('running', 'waiting')
+           WHERE r.id = ANY(ARRAY(SELECT run_id FROM given)) AND r.id = e.run_id
+             AND r.status IN ('running', 'waiting')
              AND (r.due_at IS NULL OR r.due_at > e.ended_at)""",
-        *zip(*results, strict=True),
+        *_RESULTS.pack(results),
     )
     done.due = True
 

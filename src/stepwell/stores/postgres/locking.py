@@ -19,6 +19,8 @@ from collections.abc import Collection, Mapping
 
 import asyncpg
 
+from stepwell.stores.postgres.columns import pack_texts, texts
+
 
 def event_name(event: str) -> str:
     return f"stepwell:event:{event}"
@@ -39,12 +41,12 @@ async def lock(
     Returns the locked runs (id, owner, fence, status, workspace_id) as they are by now.
     """
     rows = await db.fetch(
-        """WITH names AS (
+        f"""WITH names AS (
                SELECT hashtextextended(n.name, 0) AS hash, n.alone
                FROM unnest($1::text[], $2::boolean[]) AS n (name, alone)
                UNION ALL
                SELECT hashtextextended('stepwell:limit:' || l.limit_key, 0), true
-               FROM limits l WHERE l.run_id = ANY($4)
+               FROM limits l WHERE l.run_id = ANY({texts("$4")})
            ), named AS MATERIALIZED (
                SELECT CASE WHEN alone THEN pg_advisory_xact_lock(hash)::text
                            ELSE pg_advisory_xact_lock_shared(hash)::text END
@@ -53,15 +55,15 @@ async def lock(
            SELECT r.id, r.owner, r.fence, r.status, r.workspace_id FROM runs r
            WHERE (SELECT count(*) FROM named) >= 0
              AND r.id = ANY(ARRAY(
-               SELECT unnest($3::text[])
+               SELECT unnest({texts("$3")})
                UNION
-               SELECT w.run_id FROM unnest($4::text[]) AS e (id) CROSS JOIN LATERAL (
+               SELECT w.run_id FROM unnest({texts("$4")}) AS e (id) CROSS JOIN LATERAL (
                    SELECT run_id FROM waits
                    WHERE child_run_id = e.id AND ended_at IS NULL OFFSET 0) w))
            ORDER BY r.id FOR NO KEY UPDATE OF r""",
         list(names),
         list(names.values()),
-        list(run_ids),
-        list(ending),
+        pack_texts(list(run_ids)),
+        pack_texts(list(ending)),
     )
     return {row[0]: row for row in rows}

@@ -21,9 +21,12 @@ from stepwell.kernel.views import (
     worker_from_row,
 )
 from stepwell.store import DefinitionRow, RunFilter
+from stepwell.stores.postgres.columns import Columns, pack_texts, texts
 
 # How many runs at a time are looked through when the filter cannot be put into SQL.
 CHUNK = 200
+
+_HELD = Columns("id text", "owner text", "fence integer")
 
 _BODIES = """(SELECT body FROM payloads WHERE run_id = r.id AND kind = 'input'),
              (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
@@ -43,19 +46,20 @@ async def get_runs(
 
 async def ended(db: asyncpg.Connection, run_ids: Sequence[str]) -> list[str]:
     rows = await db.fetch(
-        "SELECT id FROM runs WHERE id = ANY($1) AND completed_at IS NOT NULL", run_ids
+        f"SELECT id FROM runs WHERE id = ANY({texts('$1')}) AND completed_at IS NOT NULL",
+        pack_texts(run_ids),
     )
     return [row[0] for row in rows]
 
 
 async def lost(db: asyncpg.Connection, held: Sequence[tuple[str, str, int]]) -> list[str]:
+    if not held:
+        return []
     rows = await db.fetch(
-        """SELECT g.id FROM unnest($1::text[], $2::text[], $3::integer[]) AS g (id, owner, fence)
-           WHERE NOT EXISTS (SELECT FROM runs r WHERE r.id = g.id AND r.owner = g.owner
-                                AND r.fence = g.fence)""",
-        [run_id for run_id, _, _ in held],
-        [owner for _, owner, _ in held],
-        [fence for _, _, fence in held],
+        f"""SELECT g.id FROM ({_HELD.sql}) g
+            WHERE NOT EXISTS (SELECT FROM runs r WHERE r.id = g.id AND r.owner = g.owner
+                                 AND r.fence = g.fence)""",
+        *_HELD.pack(held),
     )
     return [row[0] for row in rows]
 
@@ -131,7 +135,7 @@ async def steps(db: asyncpg.Connection, run_id: str) -> list[Step]:
         run_id,
     )
     waits = await db.fetch(
-        """SELECT w.seq, w.key, w.kind, w.created_at FROM waits w WHERE w.run_id = $1
+        """SELECT w.seq, w.key, w.kind, w.created_at, w.ended_at FROM waits w WHERE w.run_id = $1
             AND NOT EXISTS (SELECT FROM steps s WHERE s.run_id = w.run_id AND s.key = w.key)""",
         run_id,
     )

@@ -8,6 +8,7 @@ from typing import Any
 import asyncpg
 
 from stepwell.kernel.changes import FENCED, Committed, LogAttempt, RecordStep
+from stepwell.stores.postgres.columns import Columns
 
 OPEN = ("running", "retrying")
 
@@ -40,92 +41,94 @@ def _entries(found: Sequence[tuple[int, RecordStep]]) -> list[Entry]:
     return list(entries.values())
 
 
-def _columns(entries: list[Entry]) -> list[Any]:
-    """The arrays that both statements below take apart."""
-    return list(
-        zip(
-            *[
-                (
-                    c.held.run_id, e.first.key, e.first.seq, c.position, e.first.kind, c.status,
-                    c.attempts, c.output, c.error, e.first.started_at, c.completed_at, c.settles,
-                    c.held.owner, c.held.fence,
-                )
-                for e in entries
-                for c in (e.last,)
-            ],
-            strict=True,
+_STEPS = Columns(
+    "run_id text", "key text", "seq integer", "position bigint", "kind text", "status text",
+    "attempts integer", "output text", "error text", "started_at bigint", "completed_at bigint",
+    "settles boolean", "owner text", "fence integer", "number integer",
+)  # fmt: skip
+
+_INTO_STEPS = """INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output,
+                                    error, started_at, completed_at)"""
+
+# What is settled stays as it is, whoever records it once more.
+_UNLESS_SETTLED = """ON CONFLICT (run_id, key) DO UPDATE SET
+       position = excluded.position, status = excluded.status, attempts = excluded.attempts,
+       output = excluded.output, error = excluded.error, completed_at = excluded.completed_at
+   WHERE steps.status IN ('running', 'retrying')"""
+
+
+def _rows(entries: list[Entry]) -> list[tuple[Any, ...]]:
+    return [
+        (
+            c.held.run_id, e.first.key, e.first.seq, c.position, e.first.kind, c.status,
+            c.attempts, c.output, c.error, e.first.started_at, c.completed_at, c.settles,
+            c.held.owner, c.held.fence, number,
         )
-    )  # fmt: skip
+        for number, e in enumerate(entries)
+        for c in (e.last,)
+    ]  # fmt: skip
 
 
 async def record_alone(db: asyncpg.Connection, batch: Sequence[RecordStep]) -> Committed:
     """Journal entries and nothing else: one statement, one trip, fence and commit included."""
+    done = Committed(outcomes=[None] * len(batch))
+    if len(batch) == 1 and not batch[0].settles and await _record_one(db, batch[0]):
+        return done
     entries = _entries(list(enumerate(batch)))
     held = await db.fetchval(
-        """WITH held AS MATERIALIZED (
-               SELECT g.* FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[],
-                   $5::text[], $6::text[], $7::integer[], $8::text[], $9::text[], $10::bigint[],
-                   $11::bigint[], $12::boolean[], $13::text[], $14::integer[]) WITH ORDINALITY
-               AS g (run_id, key, seq, position, kind, status, attempts, output, error, started_at,
-                     completed_at, settles, owner, fence, number)
-               JOIN runs r ON r.id = g.run_id AND r.owner = g.owner AND r.fence = g.fence
-               WHERE r.id = ANY($1)
-               ORDER BY r.id FOR NO KEY UPDATE OF r
-           ), recorded AS (
-               INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output,
-                                  error, started_at, completed_at)
-               SELECT run_id, key, seq, position, kind, status, attempts, output, error,
-                      started_at, completed_at FROM held
-               ON CONFLICT (run_id, key) DO UPDATE SET
-                   position = excluded.position, status = excluded.status,
-                   attempts = excluded.attempts, output = excluded.output,
-                   error = excluded.error, completed_at = excluded.completed_at
-               WHERE steps.status IN ('running', 'retrying')
-           ), settled AS (
-               DELETE FROM waits w USING held h
-               WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM held WHERE settles))
-                 AND h.settles AND w.run_id = h.run_id AND w.key = h.key
-           )
-           SELECT array_agg(number) FROM held""",
-        *_columns(entries),
+        f"""WITH given AS MATERIALIZED ({_STEPS.sql}), held AS MATERIALIZED (
+                SELECT g.* FROM given g
+                JOIN runs r ON r.id = g.run_id AND r.owner = g.owner AND r.fence = g.fence
+                WHERE r.id = ANY(ARRAY(SELECT run_id FROM given))
+                ORDER BY r.id FOR NO KEY UPDATE OF r
+            ), recorded AS (
+                {_INTO_STEPS} SELECT run_id, key, seq, position, kind, status, attempts, output,
+                    error, started_at, completed_at FROM held {_UNLESS_SETTLED}
+            ), settled AS (
+                DELETE FROM waits w USING held h
+                WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM held WHERE settles))
+                  AND h.settles AND w.run_id = h.run_id AND w.key = h.key
+            )
+            SELECT array_agg(number) FROM held""",
+        *_STEPS.pack(_rows(entries)),
     )
-    done = Committed(outcomes=[None] * len(batch))
     if held is None or len(held) < len(entries):
-        for number in set(range(1, len(entries) + 1)).difference(held or ()):
-            for index in entries[number - 1].indexes:
+        for number in set(range(len(entries))).difference(held or ()):
+            for index in entries[number].indexes:
                 done.outcomes[index] = FENCED
     return done
+
+
+async def _record_one(db: asyncpg.Connection, c: RecordStep) -> bool:
+    """The same for one entry, in half the time; False if it is fenced off, or recorded already."""
+    recorded = await db.fetchval(
+        f"""WITH held AS MATERIALIZED (
+                SELECT FROM runs WHERE id = $1 AND owner IS NOT DISTINCT FROM $2 AND fence = $3
+                FOR NO KEY UPDATE
+            )
+            {_INTO_STEPS} SELECT $1, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13 FROM held
+            {_UNLESS_SETTLED} RETURNING true""",
+        c.held.run_id, c.held.owner, c.held.fence, c.key, c.seq, c.position, c.kind, c.status,
+        c.attempts, c.output, c.error, c.started_at, c.completed_at,
+    )  # fmt: skip
+    return recorded is not None
 
 
 async def record_steps(
     db: asyncpg.Connection, found: list[tuple[int, RecordStep]], _: Committed
 ) -> None:
     """Journal entries of runs that are locked and held. A wait that has served is removed."""
-    columns = _columns(_entries(found))
     await db.fetch(
-        """WITH given AS MATERIALIZED (
-               SELECT * FROM unnest($1::text[], $2::text[], $3::integer[], $4::bigint[],
-                   $5::text[], $6::text[], $7::integer[], $8::text[], $9::text[], $10::bigint[],
-                   $11::bigint[], $12::boolean[])
-               AS g (run_id, key, seq, position, kind, status, attempts, output, error, started_at,
-                     completed_at, settles)
-           ), settled AS (
-               DELETE FROM waits w USING given g
-               WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM given WHERE settles))
-                 AND g.settles AND w.run_id = g.run_id AND w.key = g.key
-           )
-           INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output, error,
-                              started_at, completed_at)
-           SELECT run_id, key, seq, position, kind, status, attempts, output, error, started_at,
-                  completed_at FROM given
-           ON CONFLICT (run_id, key) DO UPDATE SET
-               position = excluded.position, status = excluded.status,
-               attempts = excluded.attempts, output = excluded.output, error = excluded.error,
-               completed_at = excluded.completed_at
-           WHERE steps.status IN ('running', 'retrying')""",
-        *columns[:12],
+        f"""WITH given AS MATERIALIZED ({_STEPS.sql}), settled AS (
+                DELETE FROM waits w USING given g
+                WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM given WHERE settles))
+                  AND g.settles AND w.run_id = g.run_id AND w.key = g.key
+            )
+            {_INTO_STEPS} SELECT run_id, key, seq, position, kind, status, attempts, output,
+                error, started_at, completed_at FROM given {_UNLESS_SETTLED}""",
+        *_STEPS.pack(_rows(_entries(found))),
     )
-    given_up = [(c.held.run_id, c.key) for _, c in found if c.settles and c.status == "skipped"]
+    given_up = [(c.held.run_id, c.key) for _, c in found if gives_up(c)]
     if given_up:
         # What a wait took but never handed on goes back.
         await db.fetch(

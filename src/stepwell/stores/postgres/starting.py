@@ -8,7 +8,16 @@ import asyncpg
 
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import Committed, StartRun
+from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
+
+_STARTS = Columns(
+    "id text", "workspace_id text", "definition text", "version integer", "program text",
+    "priority integer", "due_at bigint", "limited boolean", "idempotency_key text",
+    "concurrency_key text", "concurrency_limit integer", "parent_run_id text",
+    "forked_from text", "key_base text", "created_at bigint", "deadline_at bigint",
+    "expires_at bigint", "retention_seconds bigint", "input text",
+)  # fmt: skip
 
 
 async def start_runs(
@@ -36,16 +45,7 @@ async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]
     # Two batches with the same idempotency keys must come to them in the same order.
     ordered = sorted(starts, key=lambda s: (s.definition, s.idempotency_key or ""))
     rows = await db.fetch(
-        """WITH given AS MATERIALIZED (
-               SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::integer[], $5::text[],
-                   $6::integer[], $7::bigint[], $8::boolean[], $9::text[], $10::text[],
-                   $11::integer[], $12::text[], $13::text[], $14::text[], $15::bigint[],
-                   $16::bigint[], $17::bigint[], $18::bigint[], $19::text[])
-               AS g (id, workspace_id, definition, version, program, priority, due_at, limited,
-                     idempotency_key, concurrency_key, concurrency_limit, parent_run_id,
-                     forked_from, key_base, created_at, deadline_at, expires_at,
-                     retention_seconds, input)
-           ), bodies AS (
+        f"""WITH given AS MATERIALIZED ({_STARTS.sql}), bodies AS (
                INSERT INTO stepwell.payloads (run_id, kind, body)
                SELECT id, 'input', input FROM given ON CONFLICT DO NOTHING
            )
@@ -57,8 +57,8 @@ async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]
                limited, idempotency_key, concurrency_key, concurrency_limit, parent_run_id,
                forked_from, key_base, created_at, deadline_at, expires_at, retention_seconds
            FROM given ON CONFLICT DO NOTHING RETURNING id""",
-        *zip(
-            *[
+        *_STARTS.pack(
+            [
                 (
                     s.id, s.workspace_id, s.definition, s.version, s.program, s.priority,
                     s.due_at, bool(s.limits), s.idempotency_key, s.concurrency_key,
@@ -68,8 +68,7 @@ async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]
                     s.retention_seconds, s.input,
                 )
                 for s in ordered
-            ],
-            strict=True,
+            ]
         ),
     )  # fmt: skip
     return {row[0] for row in rows}

@@ -12,7 +12,7 @@ import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
 from stepwell.errors import InvalidInput, StoreUnavailable
-from stepwell.kernel.changes import Change, ClaimRuns, Committed, StartRun
+from stepwell.kernel.changes import Change, Claimed, ClaimRuns, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.run import Run, Step, WorkerInfo
@@ -47,6 +47,8 @@ class PostgresStore:
         self._pool = Pool(self._address, POOL_SIZE)
         self._lookups = Lookups(self._pool)
         self._notices = Notices(self._address, self._pool)
+        # Whether the last claim left something for the next one.
+        self._expectant = False
         # What sweeps did that no commit has told about yet.
         self._swept = Committed([])
 
@@ -81,7 +83,11 @@ class PostgresStore:
             now = max((c.now for c in batch if isinstance(c, ClaimRuns) and c.sweep), default=None)
             if now is not None:
                 await self._sweep(now)
-            done = await self._writer.run(lambda db: apply(db, batch))
+            await self._writer.plan_again(len(batch))
+            done = await self._writer.run(lambda db: apply(db, batch, expectant=self._expectant))
+            for outcome in done.outcomes:
+                if isinstance(outcome, Claimed):
+                    self._expectant = outcome.more
             swept, self._swept = self._swept, Committed([])
             done.stopped += swept.stopped
             done.ended += swept.ended

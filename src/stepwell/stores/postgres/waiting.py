@@ -13,13 +13,27 @@ from stepwell.kernel.changes import (
     OpenWait,
     ParkRun,
     ReleaseRun,
+    ResumeRun,
     SendSignal,
     WatchWaits,
 )
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.states import ENDED
+from stepwell.stores.postgres.columns import Columns, pack_texts, texts
 from stepwell.stores.postgres.ending import Result, child_result, end_waits
+
+_WAITS = Columns(
+    "run_id text", "key text", "seq integer", "kind text", "due_at bigint", "event text",
+    "term text", "match text", "child_run_id text", "created_at bigint",
+)  # fmt: skip
+_PAIRS = Columns("run_id text", "key text")
+_FOR_EVENT = Columns("run_id text", "key text", "event text", "number integer")
+_CONSUMED = Columns("id text", "key text")
+_SIGNALS = Columns(
+    "id text", "workspace_id text", "type text", "run_id text", "payload text",
+    "created_at bigint",
+)  # fmt: skip
 
 
 async def open_waits(
@@ -28,21 +42,18 @@ async def open_waits(
     """Register waits, and end at once those whose event, signal or child came before."""
     changes = [change for _, change in found]
     await db.fetch(
-        """INSERT INTO waits (run_id, key, workspace_id, seq, kind, due_at, event, term, match,
-                              child_run_id, created_at)
-           SELECT g.run_id, g.key, (SELECT workspace_id FROM runs WHERE id = g.run_id), g.seq,
-                  g.kind, g.due_at, g.event, g.term, g.match, g.child_run_id, g.created_at
-           FROM unnest($1::text[], $2::text[], $3::integer[], $4::text[], $5::bigint[],
-                       $6::text[], $7::text[], $8::text[], $9::text[], $10::bigint[])
-           AS g (run_id, key, seq, kind, due_at, event, term, match, child_run_id, created_at)
-           ON CONFLICT DO NOTHING""",
-        *zip(
-            *[
-                (c.held.run_id, c.key, c.seq, c.kind, c.due_at, c.event, c.term, c.match,
+        f"""INSERT INTO waits (run_id, key, workspace_id, seq, kind, due_at, event, term, match,
+                               child_run_id, created_at)
+            SELECT g.run_id, g.key, (SELECT workspace_id FROM runs WHERE id = g.run_id), g.seq,
+                   g.kind, g.due_at, g.event, coalesce(g.term, ''), g.match, g.child_run_id,
+                   g.created_at
+            FROM ({_WAITS.sql}) g ON CONFLICT DO NOTHING""",
+        *_WAITS.pack(
+            [
+                (c.held.run_id, c.key, c.seq, c.kind, c.due_at, c.event, c.term or None, c.match,
                  c.child_run_id, c.created_at)
                 for c in changes
-            ],
-            strict=True,
+            ]
         ),
     )  # fmt: skip
     for_event = [c for c in changes if c.event is not None]
@@ -61,17 +72,14 @@ async def _take_signals(
 ) -> set[int]:
     """Hand buffered signals, in order, to the waits they match; which waits were served."""
     rows = await db.fetch(
-        """SELECT g.number - 1, e.id, e.payload
-           FROM unnest($1::text[], $2::text[], $3::text[]) WITH ORDINALITY
-               AS g (run_id, key, event, number)
-           CROSS JOIN LATERAL (
+        f"""SELECT g.number, e.id, e.payload FROM ({_FOR_EVENT.sql}) g CROSS JOIN LATERAL (
                SELECT id, payload FROM events WHERE run_id = g.run_id AND type = g.event
                   AND consumed_by IS NULL OFFSET 0) e
            WHERE (SELECT ended_at IS NULL FROM waits WHERE run_id = g.run_id AND key = g.key)
            ORDER BY g.number, e.id""",
-        [c.held.run_id for c in changes],
-        [c.key for c in changes],
-        [c.event for c in changes],
+        *_FOR_EVENT.pack(
+            [(c.held.run_id, c.key, c.event, number) for number, c in enumerate(changes)]
+        ),
     )
     served: set[int] = set()
     results: list[Result] = []
@@ -92,11 +100,10 @@ async def _take_signals(
 async def _consume(db: asyncpg.Connection, consumed: Mapping[str, str]) -> None:
     if consumed:
         await db.fetch(
-            """UPDATE events e SET consumed_by = g.key
-               FROM unnest($1::text[], $2::text[]) AS g (id, key)
-               WHERE e.id = ANY($1) AND e.id = g.id""",
-            list(consumed),
-            list(consumed.values()),
+            f"""WITH given AS MATERIALIZED ({_CONSUMED.sql})
+                UPDATE events e SET consumed_by = g.key FROM given g
+                WHERE e.id = ANY(ARRAY(SELECT id FROM given)) AND e.id = g.id""",
+            *_CONSUMED.pack(consumed.items()),
         )
 
 
@@ -159,12 +166,10 @@ async def send_signals(
         return
     # A signal that is there already was sent before, and its acknowledgement lost.
     new = await db.fetch(
-        """INSERT INTO events (id, workspace_id, type, run_id, payload, created_at)
-           SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
-                                $6::bigint[]) ON CONFLICT DO NOTHING RETURNING id""",
-        *zip(
-            *[(c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at) for c in changes],
-            strict=True,
+        f"""INSERT INTO events (id, workspace_id, type, run_id, payload, created_at)
+            {_SIGNALS.sql} ON CONFLICT DO NOTHING RETURNING id""",
+        *_SIGNALS.pack(
+            [(c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at) for c in changes]
         ),
     )
     new_ids = {row[0] for row in new}
@@ -173,11 +178,9 @@ async def send_signals(
 
 async def _hand_out(db: asyncpg.Connection, changes: list[SendSignal], done: Committed) -> None:
     rows = await db.fetch(
-        """SELECT w.run_id, w.event, w.key, w.match FROM waits w
-           WHERE w.run_id = ANY($1) AND w.event = ANY($2) AND w.ended_at IS NULL
-           ORDER BY w.run_id, w.seq""",
-        list({change.run_id for change in changes}),
-        list({change.type for change in changes}),
+        f"""SELECT run_id, event, key, match FROM waits
+            WHERE run_id = ANY({texts("$1")}) AND ended_at IS NULL ORDER BY run_id, seq""",
+        pack_texts(list({change.run_id for change in changes})),
     )
     open_by_run: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
     for run_id, event, key, match in rows:
@@ -268,10 +271,10 @@ def _pairs(changes: Sequence[ParkRun | WatchWaits]) -> list[tuple[str, str | Non
 
 
 # When any of the awaited waits has ended the run is due now, else when the first of them is.
-_NEXT_DUE = """(SELECT g.run_id, CASE WHEN count(w.ended_at) > 0 THEN min(w.created_at)
-                                 ELSE min(w.due_at) END AS due_at
-                FROM unnest($1::text[], $2::text[]) AS g (run_id, key)
-                LEFT JOIN LATERAL (
+_NEXT_DUE = """(SELECT g.run_id, count(w.ended_at) > 0 AS ended,
+                       CASE WHEN count(w.ended_at) > 0 THEN min(w.created_at)
+                            ELSE min(w.due_at) END AS due_at
+                FROM awaited g LEFT JOIN LATERAL (
                     SELECT created_at, due_at, ended_at FROM waits
                     WHERE run_id = g.run_id AND key = g.key OFFSET 0) w ON true
                 GROUP BY g.run_id)"""
@@ -280,23 +283,49 @@ _NEXT_DUE = """(SELECT g.run_id, CASE WHEN count(w.ended_at) > 0 THEN min(w.crea
 async def park_runs(
     db: asyncpg.Connection, found: list[tuple[int, ParkRun]], done: Committed
 ) -> None:
-    await db.fetch(
-        f"""UPDATE runs r SET status = 'waiting', owner = NULL, due_at = p.due_at
-            FROM {_NEXT_DUE} p WHERE r.id = ANY($1) AND r.id = p.run_id""",
-        *zip(*_pairs([change for _, change in found]), strict=True),
+    rows = await db.fetch(
+        f"""WITH awaited AS MATERIALIZED ({_PAIRS.sql})
+            UPDATE runs r SET status = 'waiting', owner = NULL, crashes = 0, due_at = p.due_at
+            FROM {_NEXT_DUE} p
+            WHERE r.id = ANY(ARRAY(SELECT run_id FROM awaited)) AND r.id = p.run_id
+            RETURNING p.ended""",
+        *_PAIRS.pack(_pairs([change for _, change in found])),
     )
-    done.due = True
+    _tell_if_ended(rows, done)
 
 
 async def watch_waits(
     db: asyncpg.Connection, found: list[tuple[int, WatchWaits]], done: Committed
 ) -> None:
-    await db.fetch(
-        f"""UPDATE runs r SET due_at = p.due_at
-            FROM {_NEXT_DUE} p WHERE r.id = ANY($1) AND r.id = p.run_id""",
-        *zip(*_pairs([change for _, change in found]), strict=True),
+    rows = await db.fetch(
+        f"""WITH awaited AS MATERIALIZED ({_PAIRS.sql})
+            UPDATE runs r SET due_at = p.due_at FROM {_NEXT_DUE} p
+            WHERE r.id = ANY(ARRAY(SELECT run_id FROM awaited)) AND r.id = p.run_id
+            RETURNING p.ended""",
+        *_PAIRS.pack(_pairs([change for _, change in found])),
     )
-    done.due = True
+    _tell_if_ended(rows, done)
+
+
+def _tell_if_ended(rows: list[asyncpg.Record], done: Committed) -> None:
+    """What the workers of this process know themselves is when waits run out."""
+    done.due = done.due or any(row[0] for row in rows)
+
+
+async def resume_runs(
+    db: asyncpg.Connection, found: list[tuple[int, ResumeRun]], done: Committed
+) -> None:
+    """Hold runs again that nobody has claimed since they were parked."""
+    rows = await db.fetch(
+        """UPDATE runs r SET status = 'running', owner = g.owner, fence = r.fence + 1, due_at = NULL
+           FROM unnest($1::text[], $2::text[], $3::integer[]) AS g (run_id, owner, fence)
+           WHERE r.id = ANY($1) AND r.id = g.run_id AND r.fence = g.fence
+             AND r.status = 'waiting' AND r.owner IS NULL RETURNING r.id, r.fence""",
+        *zip(*[(c.held.run_id, c.held.owner, c.held.fence) for _, c in found], strict=True),
+    )
+    fences = {row[0]: row[1] for row in rows}
+    for index, change in found:
+        done.outcomes[index] = fences.get(change.held.run_id)
 
 
 async def release_runs(

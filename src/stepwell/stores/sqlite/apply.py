@@ -21,6 +21,7 @@ from stepwell.kernel.changes import (
     ParkRun,
     RecordStep,
     ReleaseRun,
+    ResumeRun,
     SendSignal,
     StartRun,
     WatchWaits,
@@ -51,7 +52,7 @@ def _apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
     fenced = _fenced(db, batch)
     by_kind: dict[type[Any], list[tuple[int, Any]]] = {}
     for index, change in enumerate(batch):
-        held: Held | None = getattr(change, "held", None)
+        held = _holds(change)
         if fenced and held is not None and (held.run_id, held.owner, held.fence) in fenced:
             done.outcomes[index] = FENCED
         else:
@@ -62,13 +63,14 @@ def _apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
     return done
 
 
+def _holds(change: Change) -> Held | None:
+    """The proof a change is checked by; a parked run is held by nobody, so resuming has none."""
+    return None if type(change) is ResumeRun else getattr(change, "held", None)
+
+
 def _fenced(db: apsw.Connection, batch: Sequence[Change]) -> set[tuple[str, str, int]]:
     """Who of this batch no longer holds the run it says it holds."""
-    held = {
-        (h.run_id, h.owner, h.fence)
-        for change in batch
-        if (h := getattr(change, "held", None)) is not None
-    }
+    held = {(h.run_id, h.owner, h.fence) for change in batch if (h := _holds(change)) is not None}
     if not held:
         return set()
     rows = unpack(
@@ -125,7 +127,7 @@ _NEXT_DUE = """(SELECT CASE WHEN count(w.ended_at) > 0 THEN min(w.created_at) EL
 def _park_runs(db: apsw.Connection, found: list[tuple[int, ParkRun]], done: Committed) -> None:
     run(
         db,
-        f"""UPDATE runs SET status = 'waiting', owner = NULL, due_at = {_NEXT_DUE}
+        f"""UPDATE runs SET status = 'waiting', owner = NULL, crashes = 0, due_at = {_NEXT_DUE}
             FROM json_each(?) p WHERE runs.id = p.value->>0""",
         pack([(c.held.run_id, c.keys) for _, c in found]),
     )
@@ -151,6 +153,21 @@ def _tell_if_ended(db: apsw.Connection, run_ids: list[str], done: Committed) -> 
         pack(run_ids),
     )
     done.due = done.due or ended is not None
+
+
+def _resume_runs(db: apsw.Connection, found: list[tuple[int, ResumeRun]], done: Committed) -> None:
+    """Hold runs again that nobody has claimed since they were parked."""
+    for index, change in found:
+        row = one(
+            db,
+            """UPDATE runs SET status = 'running', owner = ?, fence = fence + 1, due_at = NULL
+               WHERE id = ? AND fence = ? AND status = 'waiting' AND owner IS NULL
+               RETURNING fence""",
+            change.held.owner,
+            change.held.run_id,
+            change.held.fence,
+        )
+        done.outcomes[index] = None if row is None else row[0]
 
 
 def _release_runs(
@@ -214,6 +231,7 @@ _ORDER: list[tuple[type[Any], Any]] = [
     (EndRun, _end_runs),
     (ParkRun, _park_runs),
     (WatchWaits, _watch_waits),
+    (ResumeRun, _resume_runs),
     (ReleaseRun, _release_runs),
     (CancelRun, _cancel_runs),
     (ClaimRuns, _claim_runs),

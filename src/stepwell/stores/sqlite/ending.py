@@ -11,7 +11,7 @@ from stepwell.kernel.changes import Committed
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
 
-class Ending(msgspec.Struct):
+class Ending(msgspec.Struct, gc=False):
     """One run's end, however it came about."""
 
     run_id: str

@@ -123,7 +123,7 @@ def steps(db: apsw.Connection, run_id: str) -> list[Step]:
     )
     waits = all_rows(
         db,
-        """SELECT seq, key, kind, created_at FROM waits
+        """SELECT seq, key, kind, created_at, ended_at FROM waits
            WHERE run_id = ?1 AND key NOT IN (SELECT key FROM steps WHERE run_id = ?1)""",
         run_id,
     )
