@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
@@ -12,12 +10,11 @@ from typing import Any
 from stepwell.catalog import store_for
 from stepwell.engine.ending import Endings
 from stepwell.engine.pruner import prune_once
-from stepwell.engine.starting import Starter
+from stepwell.engine.starting import START_OPTIONS, Starter
 from stepwell.engine.worker import Worker
 from stepwell.engine.writer import Writer
 from stepwell.errors import (
     DuplicateDefinition,
-    InvalidCursor,
     InvalidInput,
     RunNotFailed,
     RunNotFound,
@@ -30,9 +27,11 @@ from stepwell.kernel.changes import (
     ClaimRuns,
     Committed,
     EndRun,
+    RecordStep,
     StartRun,
 )
 from stepwell.kernel.clock import Clock, SystemClock, to_micros
+from stepwell.kernel.cursors import read_cursor, write_cursor
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.explaining import explain
 from stepwell.kernel.ids import Ids
@@ -126,7 +125,7 @@ class Stepwell:
         """Start several runs in one commit; each mapping has the arguments of `start`."""
         changes = []
         for index, start in enumerate(starts):
-            if not isinstance(start, Mapping) or "definition" not in start:
+            if "definition" not in start:
                 raise InvalidInput(f"start_many: item {index} must be a mapping with `definition`.")
             options = {k: v for k, v in start.items() if k not in ("definition", "input")}
             changes.append(
@@ -247,12 +246,12 @@ class Stepwell:
             since=None if since is None else to_micros(since),
             until=None if until is None else to_micros(until),
             input=None if input is None else dict(input),
-            before_id=None if cursor is None else _read_cursor(cursor),
+            before_id=None if cursor is None else read_cursor(cursor),
             limit=limit + 1,
         )
         await self._writer.drained()
         found = await self.store.list_runs(where)
-        more = _write_cursor(found[limit - 1].id) if len(found) > limit else None
+        more = write_cursor(found[limit - 1].id) if len(found) > limit else None
         return Page(found[:limit], more)
 
     async def count_runs(self) -> dict[str, dict[str, int]]:
@@ -327,9 +326,11 @@ class Stepwell:
                 if worker.id == owner or owner is None:
                     worker.let_go(run_id)
         # A claim in the batch has seen all that the batch made due.
-        seen = len(self._workers) == 1 and any(type(change) is ClaimRuns for change in batch)
-        if committed.due and not seen:
+        ask = next((change for change in batch if type(change) is ClaimRuns), None)
+        if committed.due and (ask is None or len(self._workers) > 1):
             self._look()
+        if ask is not None and _claimed_all(ask, batch, committed):
+            committed.due = False  # nothing is left for others
         self.store.announce(committed)
 
     def _notice(self, message: str) -> None:
@@ -338,6 +339,21 @@ class Stepwell:
             for worker in self._workers:
                 worker.let_go(message)
         self._look()
+
+
+def _claimed_all(ask: ClaimRuns, batch: list[Change], committed: Committed) -> bool:
+    """Whether whatever the batch made due has also been claimed in it."""
+    claimed = committed.outcomes[batch.index(ask)]
+    return (
+        ask.limit > 0
+        and not (claimed.more or claimed.lease_lost)
+        and all(
+            change.program in ask.programs
+            if type(change) is StartRun
+            else type(change) in (RecordStep, ClaimRuns)
+            for change in batch
+        )
+    )
 
 
 def _registry(workflows: Iterable[Workflow]) -> dict[tuple[str, int], Workflow]:
@@ -367,31 +383,14 @@ def _row(workflow: Workflow) -> DefinitionRow:
     )
 
 
-_OPTIONS = frozenset(
-    {"idempotency_key", "version", "delay", "deadline", "priority", "concurrency_key",
-     "concurrency_limit", "retention", "ttl"}
-)  # fmt: skip
-
-
 def _known(options: dict[str, Any]) -> dict[str, Any]:
-    if unknown := set(options) - _OPTIONS:
+    if unknown := set(options) - START_OPTIONS:
         raise InvalidInput(
             f"start has no option {', '.join(sorted(unknown))}; "
-            f"it has {', '.join(sorted(_OPTIONS))}."
+            f"it has {', '.join(sorted(START_OPTIONS))}."
         )
     return options
 
 
 def _not_found(run_id: str) -> RunNotFound:
     return RunNotFound(f"There is no run {run_id!r}.", run_id=run_id)
-
-
-def _write_cursor(run_id: str) -> str:
-    return base64.urlsafe_b64encode(run_id.encode()).decode().rstrip("=")
-
-
-def _read_cursor(cursor: str) -> str:
-    try:
-        return base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
-    except (ValueError, binascii.Error, TypeError, AttributeError) as error:
-        raise InvalidCursor(f"{cursor!r} is not a cursor of this list.") from error

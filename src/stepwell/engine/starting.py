@@ -17,6 +17,12 @@ from stepwell.store import DefinitionRow, Store
 
 DEFAULT_RETENTION_SECONDS = 30 * 86_400
 
+# What whoever starts a run may say besides definition and input.
+START_OPTIONS = frozenset(
+    {"idempotency_key", "version", "delay", "deadline", "priority", "concurrency_key",
+     "concurrency_limit", "retention", "ttl"}
+)  # fmt: skip
+
 
 class Starter:
     """Turns the arguments of a start into a change, checking every one of them."""
@@ -61,7 +67,7 @@ class Starter:
         now = self._clock.now()
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key")
-        if isinstance(priority, bool) or not isinstance(priority, int) or abs(priority) > 32_000:
+        if type(priority) is not int or abs(priority) > 32_000:
             raise InvalidInput(f"priority must be a whole number up to ±32000, not {priority!r}.")
         limits = []
         if row.max_concurrent_runs is not None:

@@ -78,7 +78,9 @@ async def claim_one(store: Store, worker_id: str) -> tuple[ClaimedRun, Held]:
     return run, Held(run.id, worker_id, run.fence)
 
 
-def record(store: Store, held: Held, key: str, output: str = "1", **options: Any) -> RecordStep:
+def record(
+    store: Store, held: Held, key: str, output: str | None = "1", **options: Any
+) -> RecordStep:
     now = store.clock.now()
     fields: dict[str, Any] = {
         "held": held, "key": key, "seq": 1, "kind": "step", "status": "completed", "attempts": 1,
