@@ -9,95 +9,40 @@ Each check takes a store that is open and empty, and raises AssertionError. Run 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
-from typing import Any
 
 from stepwell.kernel.changes import (
     FENCED,
     CancelRun,
-    Change,
-    Claimed,
-    ClaimedRun,
-    ClaimRuns,
     EmitEvent,
     EndRun,
     Held,
     LogAttempt,
-    OpenWait,
     ParkRun,
-    RecordStep,
     ReleaseRun,
     ResumeRun,
-    SendSignal,
-    StartRun,
     WatchWaits,
 )
 from stepwell.kernel.clock import SECOND
-from stepwell.store import Store, WorkerRow
+from stepwell.store import Store
+from stepwell.testing.samples import (
+    WORKSPACE,
+    claim,
+    claim_one,
+    commit,
+    enlist,
+    record,
+    signal,
+    start,
+    wait,
+)
 
 Check = Callable[[Store], Awaitable[None]]
 CHECKS: list[Check] = []
-WORKSPACE, PROGRAM = "default", "code:work@1"
 
 
 def check(function: Check) -> Check:
     CHECKS.append(function)
     return function
-
-
-def start(store: Store, run_id: str, **options: Any) -> StartRun:
-    now = store.clock.now()
-    fields: dict[str, Any] = {
-        "id": run_id, "workspace_id": WORKSPACE, "definition": "work", "version": 1,
-        "program": PROGRAM, "input": '{"n": 1}', "created_at": now, "due_at": now,
-        "retention_seconds": 60,
-    }  # fmt: skip
-    return StartRun(**{**fields, **options})
-
-
-async def commit(store: Store, *changes: Change) -> list[Any]:
-    return (await store.commit(changes)).outcomes
-
-
-async def enlist(store: Store, worker_id: str, lease_seconds: float = 15) -> str:
-    await store.enlist(
-        WorkerRow(
-            worker_id, WORKSPACE, "host", 1, "", 10, [PROGRAM], store.clock.now(), lease_seconds
-        )
-    )
-    return worker_id
-
-
-async def claim(store: Store, worker_id: str, limit: int = 10, **options: Any) -> Claimed:
-    ask = ClaimRuns(WORKSPACE, worker_id, [PROGRAM], limit, store.clock.now(), **options)
-    claimed: Claimed = (await commit(store, ask))[0]
-    return claimed
-
-
-async def claim_one(store: Store, worker_id: str) -> tuple[ClaimedRun, Held]:
-    (run,) = (await claim(store, worker_id)).runs
-    return run, Held(run.id, worker_id, run.fence)
-
-
-def record(
-    store: Store, held: Held, key: str, output: str | None = "1", **options: Any
-) -> RecordStep:
-    now = store.clock.now()
-    fields: dict[str, Any] = {
-        "held": held, "key": key, "seq": 1, "kind": "step", "status": "completed", "attempts": 1,
-        "output": output, "error": None, "started_at": now, "completed_at": now, "position": 1,
-    }  # fmt: skip
-    return RecordStep(**{**fields, **options})
-
-
-def wait(store: Store, held: Held, key: str, **options: Any) -> OpenWait:
-    fields: dict[str, Any] = {"kind": "event", "event": "mail"} if "kind" not in options else {}
-    return OpenWait(
-        held=held, key=key, seq=1, created_at=store.clock.now(), **{**fields, **options}
-    )
-
-
-def signal(store: Store, run_id: str, payload: str, signal_id: str = "s1") -> SendSignal:
-    return SendSignal(signal_id, WORKSPACE, run_id, "mail", payload, store.clock.now())
 
 
 @check
