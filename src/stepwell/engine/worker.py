@@ -318,6 +318,9 @@ class Worker:
             self._on_resumed,
             self._ids.fraction,
         )
+        replaced = self._active.get(run.id)
+        if replaced is not None:
+            replaced.stop()  # claimed again: what it was claimed for before is fenced off
         self._active[run.id] = execution
         execution.task = asyncio.get_running_loop().create_task(self._execute(execution))
 
