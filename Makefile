@@ -7,7 +7,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format bench soak lock clean
+.PHONY: help serve test check format docs bench soak lock clean
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -28,6 +28,9 @@ check: .venv/.dev ## format, lint, types, architecture
 format: .venv/.dev ## write the format and the lint fixes that are safe
 	$(BIN)/ruff check --fix-only .
 	$(BIN)/ruff format .
+
+docs: .venv/.dev ## write the reference pages that come from the code
+	$(BIN)/python docs/generate.py
 
 bench: .venv/.dev ## compare with other engines
 	$(BIN)/python benchmarks/run.py

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -101,6 +102,37 @@ async def test_max_concurrent_runs_is_exact_and_counts_parked_runs(world: World)
             for run in pair:
                 await two.signal(run.id, "go", batch)
                 assert await two.result(run.id) == batch
+
+
+async def test_limits_are_exact_under_many_workers(world: World) -> None:
+    running: dict[str, int] = {}
+    most: dict[str, int] = {}
+
+    async def work(name: str) -> None:
+        running[name] = running.get(name, 0) + 1
+        most[name] = max(most.get(name, 0), running[name])
+        await asyncio.sleep(0)
+        running[name] -= 1
+
+    @workflow(max_concurrent_runs=3)
+    async def limited(ctx: Any, input: Any) -> Any:
+        await ctx.step("one", work, "definition")
+        await ctx.step("two", work, f"key-{input}")
+
+    async with AsyncExitStack() as stack:
+        crowd = [await stack.enter_async_context(world([limited])) for _ in range(6)]
+        runs = await crowd[0].start_many(
+            [
+                {"definition": "limited", "input": n % 4, "concurrency_key": f"k{n % 4}"}
+                for n in range(60)
+            ]
+        )
+        for one in crowd:
+            await stack.enter_async_context(one.worker(concurrency=10))
+        while {run.status for run in (await crowd[0].list_runs(limit=100)).items} != {"completed"}:
+            await asyncio.sleep(0.001)
+    assert most["definition"] <= 3
+    assert all(most[f"key-{n}"] == 1 for n in range(4))
 
 
 async def test_a_key_limits_runs_of_any_definition_that_have_it(world: World) -> None:

@@ -39,6 +39,8 @@ WARM_SECONDS = 1.0
 # The same when only branches of it wait: it may be busy with something nobody can see.
 BRANCHES_WARM_SECONDS = 30.0
 SWEEP_SECONDS = 1.0
+# An idle worker sweeps at least this often, however long the lease: dead ones are found by it.
+UNSWEPT_SECONDS = 4.0
 # How often runs that are being executed are checked for having been cancelled elsewhere.
 CHECK_SECONDS = 0.4
 
@@ -205,9 +207,11 @@ class Worker:
         self._warm.clear()
 
     async def _check(self) -> None:
-        """Find out which runs were cancelled, ended or taken over by others."""
+        """Find out which workers are dead, and which runs others cancelled, ended or took over."""
         while True:
             await sleep(self._clock, CHECK_SECONDS)
+            if self._clock.now() >= self._next_sweep_at + int(UNSWEPT_SECONDS * SECOND):
+                self.look()
             held = [(e.held.run_id, e.held.owner, e.held.fence) for e in self._active.values()]
             if not held:
                 continue

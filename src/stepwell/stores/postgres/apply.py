@@ -29,6 +29,7 @@ from stepwell.kernel.changes import (
 )
 from stepwell.stores.postgres import recording, waiting
 from stepwell.stores.postgres.claim import claim, peek
+from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.ending import cancel_runs, end_alone, end_runs, trees
 from stepwell.stores.postgres.locking import event_name, limit_name, lock
 from stepwell.stores.postgres.starting import start_runs
@@ -162,7 +163,8 @@ def _run_ids(by_kind: dict[type[Any], Found]) -> set[str]:
         if (h := getattr(change, "held", None)) is not None
     }
     children = {c.child_run_id for _, c in by_kind.get(OpenWait, ()) if c.child_run_id is not None}
-    return held | children | {c.run_id for _, c in by_kind.get(SendSignal, ())}
+    signalled = {c.run_id for _, c in by_kind.get(SendSignal, ()) if packable(c.run_id)}
+    return held | children | signalled
 
 
 def _drop_fenced(by_kind: dict[type[Any], Found], locked: Locked, done: Committed) -> None:

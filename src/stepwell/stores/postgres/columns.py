@@ -23,6 +23,11 @@ def texts(parameter: str) -> str:
     return _TEXTS.format(parameter)
 
 
+def packable(text: object) -> bool:
+    """Whether this may be a name or id at all; what is not, is nowhere in the store."""
+    return isinstance(text, str) and text != "" and text.isprintable()
+
+
 def pack_texts(values: Sequence[str | None]) -> str:
     """Texts that are not empty, or None, as one text."""
     packed = SEPARATOR.join([NULL if value is None else value for value in values])

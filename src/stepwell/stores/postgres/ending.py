@@ -10,7 +10,7 @@ import msgspec
 
 from stepwell.kernel.changes import CancelRun, Committed, EndRun
 from stepwell.kernel.states import ENDED
-from stepwell.stores.postgres.columns import Columns
+from stepwell.stores.postgres.columns import Columns, packable
 from stepwell.stores.postgres.limits import wake_queued
 
 
@@ -175,6 +175,7 @@ class Tree(NamedTuple):
 
 async def trees(db: asyncpg.Connection, changes: Sequence[CancelRun]) -> list[Tree]:
     """The runs to be cancelled with all that is below them."""
+    asked = [change for change in changes if packable(change.run_id)]
     rows = await db.fetch(
         """WITH RECURSIVE tree (root, id) AS (
                SELECT r.id, r.id FROM runs r
@@ -186,8 +187,8 @@ async def trees(db: asyncpg.Connection, changes: Sequence[CancelRun]) -> list[Tr
                    SELECT id FROM runs WHERE parent_run_id = t.id OFFSET 0) r)
            SELECT t.root, r.workspace_id, r.id, r.status, r.owner
            FROM tree t CROSS JOIN LATERAL (SELECT * FROM runs WHERE id = t.id OFFSET 0) r""",
-        [change.run_id for change in changes],
-        [change.workspace_id for change in changes],
+        [change.run_id for change in asked],
+        [change.workspace_id for change in asked],
     )
     return [Tree(*row) for row in rows]
 

@@ -8,6 +8,7 @@ from functools import partial
 
 from stepwell.kernel.run import Run
 from stepwell.stores.postgres import reads
+from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.connections import Pool
 
 MAX_BATCH = 500
@@ -24,6 +25,8 @@ class Lookups:
         self._task: asyncio.Task[None] | None = None
 
     async def get(self, workspace_id: str, run_id: str) -> Run | None:
+        if not packable(run_id):
+            return None
         loop = asyncio.get_running_loop()
         future: asyncio.Future[Run | None] = loop.create_future()
         self._pending.append(((workspace_id, run_id), future))

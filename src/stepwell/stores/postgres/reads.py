@@ -21,7 +21,7 @@ from stepwell.kernel.views import (
     worker_from_row,
 )
 from stepwell.store import DefinitionRow, RunFilter
-from stepwell.stores.postgres.columns import Columns, pack_texts, texts
+from stepwell.stores.postgres.columns import Columns, pack_texts, packable, texts
 
 # How many runs at a time are looked through when the filter cannot be put into SQL.
 CHUNK = 200
@@ -65,6 +65,8 @@ async def lost(db: asyncpg.Connection, held: Sequence[tuple[str, str, int]]) -> 
 
 
 async def list_runs(db: asyncpg.Connection, where: RunFilter) -> list[Run]:
+    if not all(text is None or packable(text) for text in (where.definition, where.before_id)):
+        return []
     found: list[Run] = []
     before_id = where.before_id
     size = where.limit if where.input is None else max(where.limit, CHUNK)

@@ -20,7 +20,7 @@ from stepwell.kernel.changes import (
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.states import ENDED
-from stepwell.stores.postgres.columns import Columns, pack_texts, texts
+from stepwell.stores.postgres.columns import Columns, pack_texts, packable, texts
 from stepwell.stores.postgres.ending import Result, child_result, end_waits
 
 _WAITS = Columns(
@@ -152,8 +152,8 @@ async def send_signals(
 ) -> None:
     """Buffer signals, and hand each to the first of the run's waits that it matches."""
     rows = await db.fetch(
-        "SELECT id, workspace_id, status FROM runs WHERE id = ANY($1)",
-        list({change.run_id for _, change in found}),
+        f"SELECT id, workspace_id, status FROM runs WHERE id = ANY({texts('$1')})",
+        pack_texts(list({change.run_id for _, change in found if packable(change.run_id)})),
     )
     known = {(row[0], row[1]): row[2] for row in rows}
     changes: list[SendSignal] = []

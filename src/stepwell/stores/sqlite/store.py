@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -119,10 +120,11 @@ class SqliteStore:
         last = None
         try:
             while True:
-                row = db.execute("PRAGMA data_version").fetchone()
-                if last is not None and row != last:
-                    notice("")
-                last = row
+                with contextlib.suppress(apsw.Error):  # busy, say: the next look tells
+                    row = db.execute("PRAGMA data_version").fetchone()
+                    if last is not None and row != last:
+                        notice("")
+                    last = row
                 await asyncio.sleep(WATCH_SECONDS)
         finally:
             db.close()

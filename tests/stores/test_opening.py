@@ -1,0 +1,95 @@
+"""Opening stores: URLs, schemas that are too old or too new, files that are no database."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from stepwell import Stepwell
+from stepwell.catalog import store_for
+from stepwell.errors import (
+    InvalidInput,
+    SchemaTooNew,
+    SchemaTooOld,
+    StepwellError,
+    StoreUnavailable,
+    StoreUrlInvalid,
+)
+from stepwell.settings import Settings
+from stepwell.stores import migrations as real
+from stepwell.testing.clock import FakeClock
+
+
+@pytest.mark.parametrize(
+    "url",
+    ["", "nowhere", "mysql://host/db", "sqlite://", "sqlite:///", "sqlite:relative.db", "://"],
+)
+def test_a_url_that_names_no_store_is_refused(url: str) -> None:
+    with pytest.raises(StoreUrlInvalid) as refused:
+        Stepwell(url)
+    assert refused.value.code == "store_url_invalid"
+
+
+async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "notes.txt").write_text("nothing like a database " * 100)
+    with pytest.raises(StoreUnavailable):
+        async with Stepwell(f"sqlite:///{tmp_path}/notes.txt"):
+            pass
+    (tmp_path / "file").write_text("")
+    with pytest.raises(StoreUnavailable):
+        async with Stepwell(f"sqlite:///{tmp_path}/file/below/store.db"):
+            pass
+
+
+def _later(store: str) -> list[real.Migration]:
+    """The migrations of a Stepwell to come."""
+    return [*real.migrations(store), real.Migration(9999, "9999_later", "SELECT 1")]
+
+
+async def test_a_schema_that_is_too_old_or_too_new_is_named(
+    store_url: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    name = "sqlite" if store_url.startswith("sqlite") else "postgres"
+    module: Any = importlib.import_module(
+        "stepwell.stores.sqlite.store" if name == "sqlite" else "stepwell.stores.postgres.schema"
+    )
+    first = store_for(store_url, clock)
+    await first.open()
+    await first.close()
+    with monkeypatch.context() as later:
+        later.setattr(module, "migrations", _later)
+        old = store_for(store_url, clock)
+        with pytest.raises(SchemaTooOld) as refused:
+            await old.open()
+        assert "stepwell migrate" in str(refused.value)
+        await old.close()
+        upgraded = store_for(store_url, clock)
+        assert await upgraded.migrate() == ["9999_later"]
+        assert await upgraded.migrate() == []
+        await upgraded.open()
+        await upgraded.close()
+    behind = store_for(store_url, clock)
+    with pytest.raises(SchemaTooNew):
+        await behind.open()
+    await behind.close()
+
+
+def test_settings_come_from_the_environment_and_are_checked() -> None:
+    read = Settings.read(
+        {
+            "STEPWELL_STORE": "sqlite:///x.db",
+            "STEPWELL_MAX_RETENTION": "90d",
+            "STEPWELL_MAX_RESULT_BYTES": "1000",
+        }
+    )
+    assert (read.store, read.max_retention_seconds, read.max_result_bytes) == (
+        "sqlite:///x.db", 90 * 86_400, 1000,
+    )  # fmt: skip
+    for name, value in [("STEPWELL_MAX_RETENTION", "long"), ("STEPWELL_MAX_RESULT_BYTES", "-1")]:
+        with pytest.raises(InvalidInput) as refused:
+            Settings.read({name: value})
+        assert name in str(refused.value)
+        assert isinstance(refused.value, StepwellError)

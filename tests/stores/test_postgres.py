@@ -1,0 +1,353 @@
+"""What is particular to PostgreSQL: opening, refusals, roles, notices, others' transactions."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import itertools
+import re
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs, urlsplit
+
+import asyncpg
+import pytest
+
+from stepwell import Stepwell, workflow
+from stepwell.errors import (
+    InvalidInput,
+    SchemaTooNew,
+    SchemaTooOld,
+    StoreUnavailable,
+    StoreUrlInvalid,
+)
+from stepwell.kernel.clock import SystemClock
+from stepwell.stores.migrations import Migration, migrations
+from stepwell.stores.postgres import PostgresStore
+from stepwell.stores.postgres.address import Address
+from stepwell.testing.clock import FakeClock
+from tests.conftest import new_database
+from tests.engine.support import double, eventually, until
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+async def url(postgres_server: str) -> str:
+    """An empty database."""
+    return await new_database(postgres_server)
+
+
+def named(url: str, user: str, password: str = "") -> str:
+    """The same database for another user."""
+    return re.sub(r"//[^@/]*@", f"//{user}:{password}@", url)
+
+
+async def execute(url: str, *statements: str) -> None:
+    connection = await asyncpg.connect(url)
+    try:
+        for statement in statements:
+            await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+@workflow
+async def doubling(ctx: Any, input: Any) -> Any:
+    return await ctx.step("double", double, input)
+
+
+@workflow(max_concurrent_runs=1)
+async def alone(ctx: Any, input: Any) -> Any:
+    return await ctx.wait_for_event("go")
+
+
+# -- opening -----------------------------------------------------------------------------------
+
+
+async def test_many_may_open_an_empty_database_at_once(url: str) -> None:
+    stores = [PostgresStore(url, SystemClock()) for _ in range(8)]
+    await asyncio.gather(*(store.open() for store in stores))
+    assert [await store.migrate() for store in stores] == [[]] * 8
+    await asyncio.gather(*(store.close() for store in stores))
+
+
+async def test_a_store_that_was_closed_can_be_opened_again(url: str) -> None:
+    store = PostgresStore(url, SystemClock())
+    for _ in range(2):
+        await store.open()
+        assert await store.count_runs("default") == {}
+        await store.close()
+    with pytest.raises(StoreUnavailable, match="closed"):
+        await store.count_runs("default")
+
+
+async def test_the_clock_follows_the_database(url: str) -> None:
+    clock = SystemClock()
+    clock.sync(0)
+    store = PostgresStore(url, clock)
+    await store.open()
+    await store.close()
+    assert abs(clock.now() - SystemClock().now()) < 60_000_000
+
+
+async def test_a_newer_schema_is_refused(url: str) -> None:
+    async with Stepwell(url):
+        pass
+    await execute(url, "INSERT INTO stepwell.migrations VALUES (9999, 'from the future')")
+    with pytest.raises(SchemaTooNew, match="9999"):
+        await PostgresStore(url, SystemClock()).open()
+
+
+async def test_an_older_schema_waits_for_migrate(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    async with Stepwell(url):
+        pass
+    more = [*migrations("postgres"), Migration(9999, "9999_next", "CREATE TABLE next ()")]
+    monkeypatch.setattr("stepwell.stores.postgres.schema.migrations", lambda _: more)
+    store = PostgresStore(url, SystemClock())
+    with pytest.raises(SchemaTooOld, match=r"9999_next.*stepwell migrate"):
+        await store.open()
+    assert await store.migrate() == ["9999_next"]
+    await store.open()
+    await store.close()
+
+
+# -- refusals ----------------------------------------------------------------------------------
+
+
+async def rules_apply(url: str) -> None:
+    """Return once the server refuses this URL: it takes a moment to read its rules."""
+    with contextlib.suppress(asyncpg.InvalidPasswordError):
+        while True:
+            await execute(url)
+
+
+async def test_a_wrong_password_is_refused_at_once(url: str) -> None:
+    (folder,) = parse_qs(urlsplit(url).query)["host"]
+    rules = Path(folder, "pg_hba.conf")
+    rules.write_text("local all locked scram-sha-256\n" + rules.read_text())
+    await execute(url, "CREATE ROLE locked LOGIN PASSWORD 'right'", "SELECT pg_reload_conf()")
+    await rules_apply(named(url, "locked", "wrong"))
+    with pytest.raises(StoreUnavailable) as refused:
+        await PostgresStore(named(url, "locked", "wrong"), SystemClock()).open()
+    assert "password authentication failed" in refused.value.message
+    assert "wrong" not in refused.value.message
+
+
+async def test_an_unknown_database_is_refused_at_once(postgres_server: str) -> None:
+    url = postgres_server.replace("/postgres?", "/nowhere?")
+    with pytest.raises(StoreUnavailable, match=r"nowhere.*Check user, password and database"):
+        await PostgresStore(url, SystemClock()).open()
+
+
+async def test_an_unreachable_server_is_tried_again_and_then_named(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    tries = []
+    connect = Address.connect
+
+    async def counted(self: Address, **settings: str) -> asyncpg.Connection:
+        tries.append(self)
+        return await connect(self, **settings)
+
+    monkeypatch.setattr(Address, "connect", counted)
+    monkeypatch.setattr("stepwell.stores.postgres.store.OPEN_SECONDS", 0.2)
+    with pytest.raises(StoreUnavailable) as away:
+        await PostgresStore("postgresql://me:secret@127.0.0.1:1/work", SystemClock()).open()
+    assert len(tries) > 1
+    assert "work on 127.0.0.1:1" in away.value.message
+    assert "secret" not in away.value.message
+
+
+@pytest.mark.parametrize(
+    "change",
+    ["statement_cache_size=lots", "nonsense=1", "port=many", "sslmode=perhaps"],
+)
+async def test_a_url_that_cannot_be_used_is_refused(url: str, change: str) -> None:
+    with pytest.raises(StoreUrlInvalid):
+        await PostgresStore(f"{url}&{change}", SystemClock()).open()
+
+
+async def test_the_statement_cache_can_be_turned_off_for_poolers(url: str) -> None:
+    async with Stepwell(f"{url}&statement_cache_size=0", workflows=[doubling]) as sw:
+        async with sw.worker():
+            assert await (await sw.start("doubling", 4)).result() == 8
+
+
+async def test_what_cannot_be_an_id_is_not_found(url: str) -> None:
+    store = PostgresStore(url, SystemClock())
+    await store.open()
+    for impossible in ("", "\x00", "a\x1fb", "\ud800"):
+        assert await store.get_run("default", impossible) is None
+    await store.close()
+
+
+# -- starting inside somebody's transaction ----------------------------------------------------
+
+
+async def test_a_start_shares_the_fate_of_the_callers_transaction(
+    url: str, clock: FakeClock
+) -> None:
+    async with Stepwell(workflows=[doubling], store=PostgresStore(url, clock)) as sw:
+        async with sw.worker():
+            connection = await asyncpg.connect(url)
+            transaction = connection.transaction()
+            await transaction.start()
+            lost = await sw.start("doubling", 1, connection=connection)
+            await transaction.rollback()
+            async with connection.transaction():
+                await connection.execute("CREATE TABLE orders (run_id text)")
+                kept = await sw.start("doubling", 4, connection=connection)
+                await connection.execute("INSERT INTO orders VALUES ($1)", kept.id)
+                assert kept.created
+                assert [run.id for run in (await sw.list_runs()).items] == []
+            # The clock stands still: only the notice of that commit can wake the worker.
+            run = await until(sw, kept.id, "completed")
+            assert run.output == 8
+            assert [run.id for run in (await sw.list_runs()).items] == [kept.id]
+            assert lost.id != kept.id
+            await connection.close()
+
+
+async def test_a_start_in_a_transaction_is_idempotent(url: str, clock: FakeClock) -> None:
+    async with Stepwell(workflows=[doubling], store=PostgresStore(url, clock)) as sw:
+        first = await sw.start("doubling", 1, idempotency_key="k")
+        pool = await asyncpg.create_pool(url, min_size=1, max_size=1)
+        async with pool.acquire() as connection, connection.transaction():
+            again = await sw.start("doubling", 2, idempotency_key="k", connection=connection)
+            other = await sw.start("doubling", 3, idempotency_key="l", connection=connection)
+        await pool.close()
+        assert (again.id, again.created, other.created) == (first.id, False, True)
+        assert [run.input for run in (await sw.list_runs()).items] == [3, 1]
+
+
+async def test_a_start_in_a_transaction_keeps_to_limits(url: str, clock: FakeClock) -> None:
+    async with Stepwell(workflows=[alone], store=PostgresStore(url, clock)) as sw:
+        connection = await asyncpg.connect(url)
+        async with connection.transaction():
+            runs = [await sw.start("alone", connection=connection) for _ in range(3)]
+        async with sw.worker():
+            for run in runs:
+                await until(sw, run.id, "waiting")
+                others = [(await sw.get_run(other.id)).status for other in runs if other is not run]
+                assert "waiting" not in others
+                await sw.signal(run.id, "go", 1)
+                assert await run.result() == 1
+        await connection.close()
+
+
+async def test_a_start_needs_the_right_connection(url: str, postgres_server: str) -> None:
+    async with Stepwell(url, workflows=[doubling]) as sw:
+        with pytest.raises(InvalidInput, match="asyncpg"):
+            await sw.start("doubling", 1, connection=object())
+        elsewhere = await asyncpg.connect(postgres_server)
+        async with elsewhere.transaction():
+            with pytest.raises(InvalidInput, match="no schema `stepwell`"):
+                await sw.start("doubling", 1, connection=elsewhere)
+            assert await elsewhere.fetchval("SELECT 1") == 1  # the transaction goes on
+        await elsewhere.close()
+
+
+# -- the worker's role -------------------------------------------------------------------------
+
+
+async def test_a_worker_needs_no_more_than_its_role(url: str) -> None:
+    user = f"agent_{next(_numbers)}"
+    agent = named(url, user)
+    await execute(
+        url, f"CREATE ROLE {user} LOGIN", "CREATE TABLE public.secrets AS SELECT 42 AS answer"
+    )
+    with pytest.raises(SchemaTooOld, match="stepwell migrate"):
+        await PostgresStore(agent, SystemClock()).open()
+    async with Stepwell(url, workflows=[doubling]) as owner:
+        with pytest.raises(SchemaTooOld, match="stepwell_worker"):
+            await PostgresStore(agent, SystemClock()).open()
+        await execute(url, f"GRANT stepwell_worker TO {user}")
+        run = await owner.start("doubling", 4)
+        async with Stepwell(agent, workflows=[doubling, alone]) as sw, sw.worker():
+            assert await run.result() == 8
+            held = await sw.start("alone", idempotency_key="one", concurrency_key="k")
+            await until(sw, held.id, "waiting")
+            assert (await sw.explain(held.id)).code == "event"
+            assert await sw.emit("go", {"by": user}) is True
+            assert await held.result() == {"by": user}
+            assert await sw.cancel((await sw.start("alone", delay="1h")).id) is True
+            assert await sw.prune() == 0
+    for forbidden in (
+        "SELECT * FROM public.secrets",
+        "CREATE TABLE stepwell.mine ()",
+        "CREATE TABLE public.mine ()",
+        "DELETE FROM stepwell.migrations",
+        "DROP TABLE stepwell.runs",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await execute(agent, forbidden)
+
+
+# -- notices -----------------------------------------------------------------------------------
+
+
+async def test_a_start_wakes_a_worker_in_another_process(url: str, clock: FakeClock) -> None:
+    # The clocks stand still, so that nobody looks by himself.
+    async with (
+        Stepwell(workflows=[doubling], store=PostgresStore(url, clock)) as here,
+        Stepwell(workflows=[doubling], store=PostgresStore(url, FakeClock())) as there,
+        there.worker(),
+    ):
+        for number in range(3):
+            run = await here.start("doubling", number)
+            assert (await until(here, run.id, "completed")).output == number * 2
+
+
+async def test_a_cancellation_reaches_a_worker_in_another_process(
+    url: str, clock: FakeClock
+) -> None:
+    started, interrupted = asyncio.Event(), asyncio.Event()
+
+    async def forever() -> None:
+        started.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            interrupted.set()
+
+    @workflow
+    async def endless(ctx: Any, input: Any) -> Any:
+        await ctx.step("forever", forever)
+
+    async with (
+        Stepwell(workflows=[endless], store=PostgresStore(url, clock)) as here,
+        Stepwell(workflows=[endless], store=PostgresStore(url, FakeClock())) as there,
+        there.worker(),
+    ):
+        run = await here.start("endless")
+        await started.wait()
+        assert await here.cancel(run.id) is True
+        await interrupted.wait()
+
+
+async def test_a_listener_that_was_cut_off_listens_again(url: str, clock: FakeClock) -> None:
+    async with (
+        Stepwell(workflows=[doubling], store=PostgresStore(url, clock)) as here,
+        Stepwell(workflows=[doubling], store=PostgresStore(url, FakeClock())) as there,
+        there.worker(),
+    ):
+        run = await here.start("doubling", 1)
+        await until(here, run.id, "completed")
+        await execute(
+            url,
+            """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
+               WHERE datname = current_database() AND application_name = 'stepwell'""",
+        )
+        run = await here.start("doubling", 2)
+        assert (await until(here, run.id, "completed")).output == 4
+
+
+async def test_what_is_said_last_is_heard_although_the_speaker_leaves(
+    url: str, clock: FakeClock
+) -> None:
+    async with Stepwell(workflows=[doubling], store=PostgresStore(url, clock)) as sw, sw.worker():
+        await eventually(lambda: sw.store._notices._listener is not None)
+        async with Stepwell(store=PostgresStore(url, FakeClock())) as leaving:
+            run = await leaving.start("doubling", 5)
+        assert (await until(sw, run.id, "completed")).output == 10

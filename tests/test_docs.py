@@ -1,0 +1,27 @@
+"""The reference pages say what the code says."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+DOCS = Path(__file__).parent.parent / "docs"
+
+
+def _generator() -> Any:
+    spec = importlib.util.spec_from_file_location("docs_generate", DOCS / "generate.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.mark.parametrize("name", ["errors.md", "settings.md"])
+def test_a_reference_page_is_up_to_date(name: str) -> None:
+    page = _generator().PAGES[name]()
+    assert (DOCS / "reference" / name).read_text("utf-8") == page, "run `make docs`"
+    assert page.count("\n| `") >= 3
