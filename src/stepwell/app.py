@@ -48,15 +48,18 @@ MAX_PAGE = 1000
 class RunHandle:
     """A run that was started."""
 
-    def __init__(self, stepwell: Stepwell, run_id: str, created: bool) -> None:
+    def __init__(
+        self, stepwell: Stepwell, run_id: str, created: bool, *, committed: bool = True
+    ) -> None:
         self._stepwell = stepwell
+        self._new = created and committed
         self.id = run_id
         # False when an earlier start with the same idempotency key made the run.
         self.created = created
 
     async def result(self, timeout: Duration | None = None) -> Any:
         """The run's output; raises RunFailed, RunCancelled or RunTimedOut, or TimeoutError."""
-        return await self._stepwell._result(self.id, timeout, new=self.created)
+        return await self._stepwell._result(self.id, timeout, new=self._new)
 
     def __repr__(self) -> str:
         return f"<run {self.id}>"
@@ -118,14 +121,15 @@ class Stepwell:
         """
         change = await self._starter.prepare(definition, input, **_known(options))
         if connection is not None:
-            return RunHandle(self, *await self.store.start_in(connection, change))
+            run_id, created = await self.store.start_in(connection, change)
+            return RunHandle(self, run_id, created, committed=False)
         return (await self._start([change]))[0]
 
     async def start_many(self, starts: Sequence[Mapping[str, Any]]) -> list[RunHandle]:
         """Start several runs in one commit; each mapping has the arguments of `start`."""
         changes = []
         for index, start in enumerate(starts):
-            if "definition" not in start:
+            if not hasattr(start, "keys") or "definition" not in start:
                 raise InvalidInput(f"start_many: item {index} must be a mapping with `definition`.")
             options = {k: v for k, v in start.items() if k not in ("definition", "input")}
             changes.append(
@@ -163,7 +167,7 @@ class Stepwell:
         change = await self._copy(origin, origin.input, None)
         change.fork_for_retry = True
         change.fork_from_step = origin.error.step if origin.error is not None else None
-        change.key_base = run_id
+        change.key_base = origin.key_base
         return (await self._start([change]))[0]
 
     async def _copy(self, origin: Run, input: Any, version: int | None) -> StartRun:

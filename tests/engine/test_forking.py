@@ -9,6 +9,7 @@ import pytest
 from stepwell import Retry, RunFailed, workflow
 from stepwell.errors import RunNotFailed, StepNotFound
 from tests.conftest import World
+from tests.engine.support import until_code
 
 NEVER = Retry(attempts=1)
 
@@ -76,3 +77,50 @@ async def test_retry_goes_on_from_the_failed_step_with_its_idempotency_key(world
         assert (await sw.get_run(again.id)).forked_from == run.id
         with pytest.raises(RunNotFailed):
             await sw.retry(again.id)
+
+
+async def test_a_retry_goes_on_from_a_failed_child_or_a_wait_that_timed_out(
+    world: World, clock: Any
+) -> None:
+    broken = True
+    keys: list[str] = []
+
+    @workflow
+    async def child(ctx: Any, input: Any) -> Any:
+        if broken:
+            raise ValueError("broken")
+        return "fine"
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        got = await ctx.run_child("child", "child")
+        heard = await ctx.wait_for_event("go", timeout="1h", raise_on_timeout=True)
+
+        def charge() -> None:
+            keys.append(ctx.idempotency_key)
+            if len(keys) < 3:
+                raise OSError("declined")
+
+        await ctx.step("charge", charge, retry=NEVER)
+        return [got, heard]
+
+    async with world([parent, child]) as sw, sw.worker():
+        first = await sw.start("parent")
+        with pytest.raises(RunFailed) as failed:
+            await first.result()
+        assert failed.value.error.step == "child"
+        broken = False
+        second = await sw.retry(first.id)
+        await until_code(sw, second.id, "event")
+        clock.advance("61m")
+        with pytest.raises(RunFailed) as failed:
+            await second.result()
+        assert failed.value.error.step == "go"
+        run = await sw.retry(second.id)
+        await sw.signal(run.id, "go", 1)
+        for _ in range(2):
+            with pytest.raises(RunFailed):
+                await run.result()
+            run = await sw.retry(run.id)
+        assert await run.result() == ["fine", 1]
+        assert len(set(keys)) == 1

@@ -186,3 +186,60 @@ async def test_once_fails_asks_or_retries_when_the_outcome_is_unknown(world: Wor
     assert {name: executions.count(name) for name in hows} == {
         "fail": 1, "retry": 2, "ask-retry": 2, "ask-done": 1,
     }  # fmt: skip
+
+
+async def test_a_cancellation_from_within_fails_the_step_and_the_run_like_any_error(
+    world: World,
+) -> None:
+    calls = []
+
+    async def cancels_its_own() -> None:
+        calls.append(1)
+        task = asyncio.create_task(asyncio.sleep(10))
+        await asyncio.sleep(0)
+        task.cancel()
+        await task
+
+    @workflow
+    async def in_step(ctx: Any, input: Any) -> Any:
+        await ctx.step("odd", cancels_its_own, retry=Retry(attempts=2, base=0))
+
+    @workflow
+    async def in_body(ctx: Any, input: Any) -> Any:
+        await cancels_its_own()
+
+    async with world([in_step, in_body]) as sw, sw.worker():
+        with pytest.raises(RunFailed) as failed:
+            await (await sw.start("in_step")).result()
+        assert failed.value.error.type == "CancelledFromWithin"
+        assert len(calls) == 2
+        with pytest.raises(RunFailed) as failed:
+            await (await sw.start("in_body")).result()
+        assert failed.value.error.type == "CancelledError"
+
+
+async def test_once_writes_its_intent_down_before_every_attempt(world: World) -> None:
+    entered = asyncio.Event()
+    calls: list[int] = []
+
+    @workflow
+    async def pay(ctx: Any, input: Any) -> Any:
+        async def charge() -> None:
+            calls.append(ctx.attempt)
+            if ctx.attempt == 1:
+                raise OSError("declined")
+            entered.set()
+            await asyncio.Event().wait()
+
+        await ctx.step("charge", charge, once=True, retry=QUICK)
+
+    async with world([pay]) as sw:
+        async with sw.worker() as worker:
+            run = await sw.start("pay")
+            await entered.wait()
+            worker.drop_all()  # as a crash in the second attempt would
+        async with sw.worker():
+            with pytest.raises(RunFailed) as failed:
+                await run.result()
+        assert failed.value.error.type == "outcome_unknown"
+        assert calls == [1, 2]

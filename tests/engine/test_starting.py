@@ -121,7 +121,7 @@ async def test_limits_are_exact_under_many_workers(world: World) -> None:
 
     async with AsyncExitStack() as stack:
         crowd = [await stack.enter_async_context(world([limited])) for _ in range(6)]
-        runs = await crowd[0].start_many(
+        await crowd[0].start_many(
             [
                 {"definition": "limited", "input": n % 4, "concurrency_key": f"k{n % 4}"}
                 for n in range(60)

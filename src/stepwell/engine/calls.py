@@ -34,20 +34,25 @@ class ExitRequested(RuntimeError):
     """User code called sys.exit(); that ends the step, not the worker."""
 
 
-@functools.lru_cache(maxsize=4096)
-def _is_async(function: Callable[..., Any]) -> bool:
-    while isinstance(function, functools.partial):
-        function = function.func
-    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
-        getattr(function, "__call__", None)  # noqa: B004
-    )
+class CancelledFromWithin(RuntimeError):
+    """User code awaited something that was cancelled, though nobody cancelled the run."""
+
+
+def interrupted() -> bool:
+    """Whether the current task is being cancelled from outside."""
+    task = asyncio.current_task()
+    return task is not None and task.cancelling() > 0
 
 
 def is_async(function: Callable[..., Any]) -> bool:
-    try:
-        return _is_async(function)
-    except TypeError:  # unhashable callables
-        return inspect.iscoroutinefunction(function)
+    while isinstance(function, functools.partial):
+        function = function.func
+    code = getattr(function, "__code__", None)
+    if code is not None:  # an ordinary function: this runs for every step
+        return bool(code.co_flags & inspect.CO_COROUTINE)
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(
+        getattr(function, "__call__", None)  # noqa: B004
+    )
 
 
 async def call(
@@ -63,6 +68,10 @@ async def call(
         return await result if inspect.isawaitable(result) else result
     except SystemExit as error:
         raise ExitRequested(f"sys.exit({error.code!r}) was called") from error
+    except asyncio.CancelledError as error:
+        if interrupted():
+            raise
+        raise CancelledFromWithin("something the step awaited was cancelled") from error
 
 
 def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:

@@ -16,9 +16,15 @@ from stepwell.engine.failures import describe_child_failure, describe_failure
 from stepwell.engine.journaling import Journaling, WaitOutcome, anchor, value_of
 from stepwell.engine.starting import Starter
 from stepwell.engine.stepcall import OnUnknown, StepCall, entry_of
-from stepwell.errors import ContextMisuse, InvalidInput, StepwellError, WaitTimedOut
+from stepwell.errors import (
+    ContextMisuse,
+    InvalidInput,
+    StepwellError,
+    StoreUnavailable,
+    WaitTimedOut,
+)
 from stepwell.kernel.changes import Change, OpenWait, RecordStep, StartRun, WaitRow
-from stepwell.kernel.clock import SECOND, moment, to_micros
+from stepwell.kernel.clock import SECOND, moment, sleep, to_micros
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.matching import term_of
@@ -277,13 +283,17 @@ class Context(Journaling):
     async def _child(self, definition: str, input: Any, options: dict[str, Any]) -> StartRun:
         if "idempotency_key" in options:
             raise InvalidInput("A child needs no idempotency_key: its parent's journal is one.")
-        return await self._starter.prepare(
-            definition,
-            input,
-            parent_run_id=self.run_id,
-            parent_deadline_at=self._execution.claimed.deadline_at,
-            **options,
-        )
+        while True:
+            try:
+                return await self._starter.prepare(
+                    definition,
+                    input,
+                    parent_run_id=self.run_id,
+                    parent_deadline_at=self._execution.claimed.deadline_at,
+                    **options,
+                )
+            except StoreUnavailable:  # no answer is no refusal: ask again, record nothing
+                await sleep(self._execution.clock, 0.5)
 
     def _child_wait(self, key: str, seq: int, child_run_id: str) -> OpenWait:
         execution = self._execution

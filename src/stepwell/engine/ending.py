@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stepwell.engine.failures import run_failure
-from stepwell.errors import StepwellError
+from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import EndRun
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.kernel.codec import decode
@@ -91,7 +91,7 @@ class Endings:
             while self._waiting:
                 await sleep(self._store.clock, pause)
                 pause = min(pause * 1.3, LONGEST_LOOK)
-                with contextlib.suppress(StepwellError):
+                with contextlib.suppress(StoreUnavailable):
                     for run_id in await self._store.ended(list(self._waiting)):
                         self.ended(run_id)
         finally:
@@ -100,6 +100,10 @@ class Endings:
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
+        closed = StoreUnavailable("This Stepwell was closed while the run had not ended.")
+        for future in [future for waiting in self._waiting.values() for future in waiting]:
+            if not future.done():
+                future.set_exception(closed)
 
 
 def _outcome(status: str, run_id: str, output: Any, error: ErrorInfo | None) -> Any:

@@ -29,6 +29,8 @@ from stepwell.kernel.states import SETTLED
 
 log = logging.getLogger("stepwell.execution")
 
+# How long a program that leaves memory may take to unwind.
+UNWIND_SECONDS = 1.0
 # Turns of the loop a program is given to begin something else before it counts as waiting.
 PARK_TURNS = 6
 
@@ -86,6 +88,8 @@ class Execution:
         self._resumed = resumed
         # Waits in which the program itself rests, not just some branch of it.
         self._resting: set[str] = set()
+        # Tasks other than the program's own that are inside an operation.
+        self._branches: dict[asyncio.Task[Any], int] = {}
         self._abandoning: set[asyncio.Task[Any]] = set()
         self._unseen_waits = len(self.waits)
 
@@ -112,11 +116,7 @@ class Execution:
         """What the journal holds under this key."""
         row = self.entries.get(key)
         if row is not None and row.kind != kind:
-            raise JournalMismatch(
-                f"The journal of this run has a {row.kind} where the code now has a {kind}: "
-                f"{key!r}. Give the new code another name, or guard it with ctx.patched().",
-                step=key,
-            )
+            raise _mismatch(key, row.kind, kind)
         return row
 
     @property
@@ -176,6 +176,7 @@ class Execution:
             raise self.leaving()
 
     async def _resume(self) -> None:
+        self._resumed(self)  # before it is done: a claim must not take the run for a forgotten one
         try:
             fence = (await self.writer.submit(ResumeRun(self.held)))[0]
         finally:
@@ -183,7 +184,6 @@ class Execution:
         if fence is not None and self.state == "parked":
             self.state = "active"
             self.held.fence = fence
-            self._resumed(self)
             self._check_soon()
         elif self.state == "parked":
             self.stop()
@@ -196,8 +196,16 @@ class Execution:
     def enter(self) -> None:
         self._active += 1
         self.deliveries.outstanding += 1
+        task = asyncio.current_task()
+        if task is not None and task is not self.task:
+            self._branches[task] = self._branches.get(task, 0) + 1
 
     def leave(self) -> None:
+        task = asyncio.current_task()
+        if task is not None and task in self._branches:
+            self._branches[task] -= 1
+            if self._branches[task] == 0:
+                del self._branches[task]
         self._active -= 1
         self.deliveries.outstanding -= 1
         if self._active == 0 and self._waiting:
@@ -210,6 +218,8 @@ class Execution:
         await self.ready()
         row = self.waits.get(key)
         if row is not None:
+            if row.kind != opening.kind:
+                raise _mismatch(key, row.kind, opening.kind)
             self._unseen_waits -= 1
             if row.ended_at is not None:
                 return row
@@ -233,6 +243,8 @@ class Execution:
             raise
         finally:
             self._waiting.pop(key, None)
+            self.waits.pop(key, None)
+            self._due.pop(key, None)
             self._resting.discard(key)
             self.deliveries.outstanding -= 1
             self._turns_left = PARK_TURNS
@@ -256,8 +268,10 @@ class Execution:
         self.state = "active"
         self.held.fence = claimed.fence
         for row in claimed.waits:
-            self.waits[row.key] = row
             future = self._waiting.get(row.key)
+            if future is None and row.key not in self.waits:
+                continue  # it has served already, and only its row is still there
+            self.waits[row.key] = row
             if row.ended_at is not None and future is not None and not future.done():
                 future.set_result(row)
         self._check_soon()
@@ -303,34 +317,35 @@ class Execution:
             return
         self.state = "gone"
         self.cancelled = True
-        if self.task is not None:
-            self.task.cancel()
+        for task in (self.task, *self._branches):
+            if task is not None:
+                task.cancel()
         for future in self._waiting.values():
             future.cancel()
 
     def suspend(self) -> None:
         """Leave memory: the run is parked, and goes on from its journal another time."""
         self.state = "gone"
+        rested = self.rests
         for future in self._waiting.values():
             if not future.done():
                 future.set_exception(Suspended())
                 future.exception()
         if self.task is not None and not self.task.done():
-            # The program may sit in something that is not durable: give it a moment, then insist.
-            asyncio.get_running_loop().call_soon(self._insist, PARK_TURNS)
+            # It may still clean up, or sit in something that is not durable.
+            asyncio.get_running_loop().call_later(UNWIND_SECONDS, self._insist, rested)
 
-    def _insist(self, left: int) -> None:
+    def _insist(self, rested: bool) -> None:
         if self.task is None or self.task.done():
             return
-        if left > 0:
-            asyncio.get_running_loop().call_soon(self._insist, left - 1)
+        self.task.cancel()
+        if rested:
             return
         log.warning(
             "Run %s awaits something outside a step while it also waits durably. It is begun "
             "again from its journal; put what it awaits into a step.",
             self.run_id,
         )
-        self.task.cancel()
         self.writer.submit(ResumeRun(self.held)).add_done_callback(self._give_back)
 
     def _give_back(self, done: asyncio.Future[list[Any]]) -> None:
@@ -351,6 +366,14 @@ class Execution:
     def take_notes(self) -> list[RecordStep]:
         notes, self._notes = self._notes, []
         return notes
+
+
+def _mismatch(key: str, recorded: str, wanted: str) -> JournalMismatch:
+    return JournalMismatch(
+        f"The journal of this run has a {recorded} where the code now has a {wanted}: {key!r}. "
+        "Give the new code another name, or guard it with ctx.patched().",
+        step=key,
+    )
 
 
 def _look_at(done: asyncio.Future[Any]) -> None:

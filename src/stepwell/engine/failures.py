@@ -15,11 +15,13 @@ import msgspec
 
 from stepwell.errors import (
     RunCancelled,
+    RunEndedBadly,
     RunFailed,
     RunNotFound,
     RunTimedOut,
     StepFailed,
     StepwellError,
+    WaitTimedOut,
 )
 from stepwell.kernel.codec import describe
 from stepwell.kernel.run import ErrorInfo
@@ -37,6 +39,10 @@ def describe_failure(error: BaseException, step: str | None) -> str:
     if isinstance(error, StepFailed) and error.error is not None:
         # A failed step that nobody caught: the run failed for that step's reason.
         kind, step = error.error.type, error.step
+    elif isinstance(error, RunEndedBadly) and error.error is not None:
+        step = error.error.step  # of this run: the wait for the child
+    elif isinstance(error, WaitTimedOut):
+        step = error.details.get("step")
     path = f"{type(error).__module__}:{type(error).__qualname__}"
     return _encode({"type": kind, "message": message, "step": step, "class": path}).decode()
 

@@ -27,19 +27,21 @@ def process_started(pid: int) -> str:
 
 def process_gone(pid: int, started: str) -> bool:
     """Whether the process that had this id and start is certainly gone."""
-    if Path("/proc/self/stat").exists():
-        return process_started(pid) != started
+    now = process_started(pid)
+    if now and started:
+        return now != started
+    # Not to be read: gone, a zombie, or hidden from this user. Only the kernel knows which.
     try:
         os.kill(pid, 0)
     except ProcessLookupError:
         return True
     except OSError:
         return False
-    return False
+    return _read(f"/proc/{pid}/stat").rpartition(")")[2].split()[:1] == ["Z"]
 
 
 def _read(path: str) -> str:
     try:
-        return Path(path).read_text("utf-8").strip()
+        return Path(path).read_bytes().decode("utf-8", "replace").strip()
     except OSError:
         return ""

@@ -11,7 +11,7 @@ from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from stepwell.engine.blocking import BlockingContext
-from stepwell.engine.calls import ExitRequested, is_async
+from stepwell.engine.calls import ExitRequested, interrupted, is_async
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure
@@ -58,10 +58,12 @@ async def execute(
         if isinstance(error, SystemExit):
             error = ExitRequested(f"sys.exit({error.code!r}) was called")
         return await _end(execution, "failed", None, describe_failure(error, None))
-    except BaseException:
+    except BaseException as error:
         if execution.departed:
             return None  # user code saw the interruption and dressed it up, in a group perhaps
-        raise
+        if isinstance(error, KeyboardInterrupt) or interrupted():
+            raise
+        return await _end(execution, "failed", None, describe_failure(error, None))
     return await _end(execution, "completed", output, None)
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import logging
 
-from stepwell.errors import StepwellError
 from stepwell.kernel.clock import sleep
 from stepwell.store import Store
 
@@ -29,5 +28,5 @@ async def prune_now_and_then(store: Store, worker_id: str) -> None:
         try:
             if await store.take_duty("prune", worker_id, INTERVAL_SECONDS):
                 await prune_once(store)
-        except StepwellError as error:
-            log.warning("Pruning failed and is tried again later: %s", error)
+        except Exception as error:
+            log.warning("Pruning failed and is tried again later: %r", error)

@@ -55,6 +55,7 @@ class StepCall:
         self._failures = 0
         self._started_at = execution.clock.now()
         self._waited = False
+        self._once = False
 
     def in_progress(self) -> RecordStep:
         """The entry that shows this step as running."""
@@ -81,7 +82,10 @@ class StepCall:
                 await self._back_off(0)
         while True:
             began = execution.clock.now()
-            execution.writer.begun(self)
+            if self._once:
+                await execution.record(self.in_progress())
+            else:
+                execution.writer.begun(self)
             try:
                 output = await self._call()
             except Exception as error:
@@ -162,8 +166,7 @@ class StepCall:
             decided = await self._ask()
             if decided is not None:
                 return decided
-        if entry is None or interrupted:
-            await self._execution.record(self.in_progress())
+        self._once = True
         return await self.attempts(entry)
 
     async def _fail_unknown(self, reason: str) -> JournalRow:

@@ -5,14 +5,13 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
-from stepwell.engine.host import host_name, process_gone, process_started
+from stepwell.engine.lease import enlist, retire_dead_neighbours
 from stepwell.engine.program import Program, execute
 from stepwell.engine.pruner import prune_now_and_then
 from stepwell.engine.starting import Starter
@@ -30,7 +29,7 @@ from stepwell.kernel.changes import (
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.retry import DEFAULT_RETRY
-from stepwell.store import Store, WorkerRow
+from stepwell.store import Store
 
 log = logging.getLogger("stepwell.worker")
 
@@ -69,6 +68,8 @@ class Worker:
         self._step_threads = ThreadPoolExecutor(max(concurrency, 8), "stepwell-step")
         self.id = ""
         self._active: dict[str, Execution] = {}
+        # Runs whose end has been submitted but is not durable yet.
+        self._ending: set[str] = set()
         self._warm: dict[str, tuple[Execution, Timer]] = {}
         # The claim that is being gathered or under way, and whether another must follow it.
         self._ask: ClaimRuns | None = None
@@ -102,9 +103,6 @@ class Worker:
     async def stop(self) -> None:
         """Stop claiming, let steps in progress finish for a moment, give the rest back."""
         self._stopping = True
-        for duty in (*self._duties, self._enlisting):
-            if duty is not None:
-                duty.cancel()
         if self._timer is not None:
             self._timer.cancel()
         if self._active and self._grace_seconds > 0:
@@ -114,6 +112,9 @@ class Worker:
             await asyncio.wait([waiter, pause], return_when=asyncio.FIRST_COMPLETED)
             waiter.cancel()
             pause.cancel()
+        for duty in (*self._duties, self._enlisting):  # the lease lasted through the grace
+            if duty is not None:
+                duty.cancel()
         tasks = [e.task for e in self._active.values() if e.task is not None]
         released = [execution.release() for execution in self._active.values()]
         for execution, timer in self._warm.values():
@@ -134,30 +135,14 @@ class Worker:
     async def _enlist(self) -> None:
         self.id = f"w-{self._ids.new()}"
         self._renewed_at = self._clock.now()
-        await self._store.enlist(
-            WorkerRow(
-                id=self.id,
-                workspace_id=self._workspace_id,
-                host=host_name(),
-                pid=os.getpid(),
-                pid_started=process_started(os.getpid()),
-                concurrency=self._concurrency,
-                programs=self._program_names,
-                started_at=self._clock.now(),
-                lease_seconds=self._lease_seconds,
-            )
-        )
+        await enlist(
+            self._store, self.id, self._workspace_id, self._program_names, self._concurrency,
+            self._lease_seconds,
+        )  # fmt: skip
 
     async def _retire_dead_neighbours(self) -> None:
         """Processes of this host that are gone need not be waited for until their lease ends."""
-        here = host_name()
-        dead = [
-            worker_id
-            for worker_id, host, pid, started in await self._store.worker_processes()
-            if host == here and process_gone(pid, started)
-        ]
-        if dead:
-            await self._store.retire(dead)
+        if await retire_dead_neighbours(self._store):
             self._next_sweep_at = 0
 
     async def _beat(self) -> None:
@@ -174,8 +159,8 @@ class Worker:
                     self._renewed_at = asked_at
                     await self._retire_dead_neighbours()
                     self.look()
-            except (StepwellError, TimeoutError) as error:
-                log.warning("Worker %s could not renew its lease: %s", self.id, error)
+            except Exception as error:  # whatever it is, the next beat may go through
+                log.warning("Worker %s could not renew its lease: %r", self.id, error)
             expired = self._clock.now() - self._renewed_at > self._lease_seconds * SECOND
             if alive is False or expired:
                 self._lose_lease(worker_id)
@@ -194,9 +179,11 @@ class Worker:
                 await self._store.retire([lost_id])
                 await self._enlist()
                 break
-            except StepwellError:
+            except Exception as error:
+                log.warning("Worker %s cannot begin anew yet: %r", self.id, error)
                 await sleep(self._clock, 1)
         self._enlisting = None
+        self._next_sweep_at = 0  # what the old name held is to be taken over
         self.look()
 
     def drop_all(self) -> None:
@@ -215,13 +202,15 @@ class Worker:
             held = [(e.held.run_id, e.held.owner, e.held.fence) for e in self._active.values()]
             if not held:
                 continue
-            with contextlib.suppress(StepwellError):
+            try:
                 fences = {run_id: fence for run_id, _, fence in held}
                 for run_id in await self._store.lost(held):
                     execution = self._active.get(run_id)
                     current = execution is not None and execution.held.fence == fences[run_id]
                     if current and execution is not None and execution.state == "active":
                         self.let_go(run_id)
+            except Exception as error:
+                log.warning("Runs could not be checked: %r", error)
 
     # -- claiming ------------------------------------------------------------------------
 
@@ -229,7 +218,7 @@ class Worker:
         """Something may have become due: claim, in the commit that is being gathered."""
         if self._stopping or self._enlisting is not None or self._writer.closed:
             return
-        room, known = self._concurrency - len(self._active), list(self._active)
+        room, known = self._concurrency - len(self._active), [*self._active, *self._ending]
         if self._ask is not None:
             if self._ask.now:
                 self._again = True  # it is under way already and may not see what is new
@@ -347,11 +336,14 @@ class Worker:
 
     async def _end(self, execution: Execution, end: EndRun) -> None:
         ended = self._writer.submit(*execution.take_notes(), end)
+        self._ending.add(execution.run_id)
         self._forget(execution)  # frees the slot, so that the next claim shares this commit
         try:
             await ended
         except Exception:
             log.exception("The end of run %s could not be recorded.", execution.run_id)
+        finally:
+            self._ending.discard(execution.run_id)
 
     def _forget(self, execution: Execution) -> None:
         if self._active.get(execution.run_id) is execution:

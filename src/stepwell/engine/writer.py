@@ -98,6 +98,11 @@ class Writer:
             await asyncio.wait([self._task], timeout=5)
             if self._task is not None:
                 self._task.cancel()
+                closed = StoreUnavailable("This Stepwell was closed before the change was durable.")
+                for unit in self._pending:
+                    if not unit.future.done():
+                        unit.future.set_exception(closed)
+                        unit.future.exception()
 
     async def _commit_all(self) -> None:
         try:

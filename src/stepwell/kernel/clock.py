@@ -48,9 +48,28 @@ class SystemClock:
         self._offset = now - time.monotonic_ns() // 1000
 
     def call_at(self, at: int, callback: Callable[[], object]) -> Timer:
-        delay = max(0, at - self.now()) / SECOND
-        # A day at most: the host's clock may be set meanwhile, so long timers look again.
-        return asyncio.get_running_loop().call_later(min(delay, 86_400), callback)
+        return _SystemTimer(self, at, callback)
+
+
+class _SystemTimer:
+    """A timer that looks at the clock at least daily: the host's clock may be set meanwhile."""
+
+    def __init__(self, clock: SystemClock, at: int, callback: Callable[[], object]) -> None:
+        self._clock = clock
+        self._at = at
+        self._callback = callback
+        self._arm()
+
+    def _arm(self) -> None:
+        delay = max(0, self._at - self._clock.now()) / SECOND
+        loop = asyncio.get_running_loop()
+        if delay > 86_400:
+            self._handle = loop.call_later(86_400, self._arm)
+        else:
+            self._handle = loop.call_later(delay, self._callback)
+
+    def cancel(self) -> None:
+        self._handle.cancel()
 
 
 async def sleep(clock: Clock, seconds: float) -> None:

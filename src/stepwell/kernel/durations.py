@@ -27,7 +27,7 @@ def seconds(value: Duration, what: str = "duration") -> float:
     elif isinstance(value, bool) or not isinstance(value, int | float | str):
         raise _invalid(value, what)
     elif isinstance(value, int | float):
-        result = float(value)
+        result = float(value) if abs(value) <= MAX_SECONDS else math.inf
     else:
         result = _parse(value, what)
     if math.isnan(result) or result < 0 or result > MAX_SECONDS:

@@ -33,10 +33,13 @@ class Retry:
             )
         seconds(self.base, "Retry.base")
         seconds(self.max, "Retry.max")
-        if isinstance(self.jitter, bool) or not 0 <= self.jitter <= 1:
+        if type(self.jitter) not in (int, float) or not 0 <= self.jitter <= 1:
             raise InvalidInput(f"Retry.jitter must lie between 0 and 1, not {self.jitter!r}.")
         for field in ("retry_on", "give_up_on"):
-            for kind in getattr(self, field):
+            kinds = getattr(self, field)
+            kinds = (kinds,) if isinstance(kinds, type) else tuple(kinds)
+            object.__setattr__(self, field, kinds)
+            for kind in kinds:
                 if not (isinstance(kind, type) and issubclass(kind, BaseException)):
                     raise InvalidInput(f"Retry.{field} takes exception classes, not {kind!r}.")
 

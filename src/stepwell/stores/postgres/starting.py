@@ -150,7 +150,8 @@ async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
-        condition = """s.status IN ('completed', 'timed_out') OR (s.status = 'failed'
+        condition = """(s.status IN ('completed', 'timed_out') AND s.key IS DISTINCT FROM $3)
+            OR (s.status = 'failed'
             AND coalesce(s.position < (SELECT position FROM steps WHERE run_id = $2 AND key = $3),
                          true))"""
     else:

@@ -106,7 +106,7 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
-        condition = """s.status IN ('completed', 'timed_out')
+        condition = """(s.status IN ('completed', 'timed_out') AND s.key IS NOT ?3)
             OR (s.status = 'failed' AND s.position < coalesce(
                 (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
     else:

@@ -56,6 +56,8 @@ CREATE TABLE runs (
 CREATE INDEX runs_live ON runs (workspace_id, program, priority DESC, due_at, id) WHERE due_at IS NOT NULL;
 CREATE INDEX runs_held ON runs (owner, due_at) WHERE owner IS NOT NULL;
 CREATE INDEX runs_blocked ON runs (blocked_on, priority DESC, id) WHERE blocked_on IS NOT NULL;
+CREATE INDEX runs_called ON runs (blocked_on)
+    WHERE blocked_on IS NOT NULL AND due_at IS NOT NULL;
 CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
 CREATE INDEX runs_purged ON runs (purge_at) WHERE purge_at IS NOT NULL;
 CREATE INDEX runs_children ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
