@@ -16,13 +16,11 @@ import pytest
 from stepwell import Stepwell, workflow
 from stepwell.errors import (
     InvalidInput,
-    SchemaTooNew,
     SchemaTooOld,
     StoreUnavailable,
     StoreUrlInvalid,
 )
 from stepwell.kernel.clock import SystemClock
-from stepwell.stores.migrations import Migration, migrations
 from stepwell.stores.postgres import PostgresStore
 from stepwell.stores.postgres.address import Address
 from stepwell.testing.clock import FakeClock
@@ -89,27 +87,6 @@ async def test_the_clock_follows_the_database(url: str) -> None:
     await store.open()
     await store.close()
     assert abs(clock.now() - SystemClock().now()) < 60_000_000
-
-
-async def test_a_newer_schema_is_refused(url: str) -> None:
-    async with Stepwell(url):
-        pass
-    await execute(url, "INSERT INTO stepwell.migrations VALUES (9999, 'from the future')")
-    with pytest.raises(SchemaTooNew, match="9999"):
-        await PostgresStore(url, SystemClock()).open()
-
-
-async def test_an_older_schema_waits_for_migrate(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    async with Stepwell(url):
-        pass
-    more = [*migrations("postgres"), Migration(9999, "9999_next", "CREATE TABLE next ()")]
-    monkeypatch.setattr("stepwell.stores.postgres.schema.migrations", lambda _: more)
-    store = PostgresStore(url, SystemClock())
-    with pytest.raises(SchemaTooOld, match=r"9999_next.*stepwell migrate"):
-        await store.open()
-    assert await store.migrate() == ["9999_next"]
-    await store.open()
-    await store.close()
 
 
 # -- refusals ----------------------------------------------------------------------------------

@@ -37,8 +37,10 @@ _NEXT_AT = """least((SELECT min(expires_at) FROM runs WHERE expires_at IS NOT NU
                        AND r.program = l.program AND r.priority = l.priority AND r.due_at > $2))
         FROM lanes l WHERE l.priority IS NOT NULL))"""
 
-# Not `due_at <= $2`: with that, a plan may look for one run among all that are live.
+# `due_at <= $2`, said in ways that keep a plan from looking through all live runs: for a run
+# that is found by its id, and for the runs that the worker holds.
 _DUE = "coalesce(due_at, 9223372036854775807) <= $2"
+_NEWS = "owner = $1 AND (owner, due_at) <= ($1, $2)"
 
 _LEASED = "EXISTS (SELECT FROM workers WHERE id = $1 AND expires_at > $2)"
 
@@ -56,7 +58,7 @@ async def peek(db: asyncpg.Connection, ask: ClaimRuns) -> Claimed | None:
     row = await db.fetchrow(
         f"""WITH RECURSIVE {_LANES}
             SELECT {_LEASED},
-                EXISTS (SELECT FROM runs WHERE owner = $1 AND {_DUE})
+                EXISTS (SELECT FROM runs WHERE {_NEWS})
                 OR $5 AND EXISTS (
                     SELECT FROM lanes l CROSS JOIN LATERAL (
                         SELECT FROM runs r WHERE r.workspace_id = $3 AND r.program = l.program
@@ -143,7 +145,7 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
                 SELECT {_LEASED}, {_NEXT_AT}, (SELECT count(*) FROM due),
                     (SELECT count(*) FROM picked), ARRAY(SELECT id FROM picked WHERE queues),
                     (SELECT count(*) FROM runs
-                     WHERE owner = $1 AND {_DUE} AND id = ANY({texts("$7")}))
+                     WHERE {_NEWS} AND id = ANY({texts("$7")}))
             ) m LEFT JOIN (
                 SELECT f.*, {_INPUT}, d.priority, d.due_at FROM taken f LEFT JOIN due d USING (id)
             ) c ON true""",
@@ -174,7 +176,7 @@ async def _nudge(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]
         f"""WITH found AS (
                 UPDATE runs r SET due_at = NULL WHERE r.id = ANY(ARRAY(
                     SELECT id FROM runs
-                    WHERE owner = $1 AND {_DUE} AND id = ANY({texts("$3")})
+                    WHERE {_NEWS} AND id = ANY({texts("$3")})
                     FOR UPDATE SKIP LOCKED))
                 RETURNING true AS nudge, {_COLUMNS})
             SELECT f.*, {_INPUT} FROM found f""",

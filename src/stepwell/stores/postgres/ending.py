@@ -75,7 +75,8 @@ async def end_alone(db: asyncpg.Connection, changes: Sequence[EndRun]) -> list[b
     ended = await db.fetchval(
         f"""WITH given AS MATERIALIZED ({_ENDINGS.sql}), ending AS MATERIALIZED (
                 SELECT g.* FROM given g
-                JOIN runs r ON r.id = g.run_id AND r.owner = g.owner AND r.fence = g.fence
+                JOIN runs r ON r.id = g.run_id AND r.fence = g.fence
+                  AND r.owner IS NOT DISTINCT FROM g.owner
                 WHERE r.id = ANY(ARRAY(SELECT run_id FROM given))
                   AND r.parent_run_id IS NULL AND NOT r.limited
                 ORDER BY r.id FOR NO KEY UPDATE OF r

@@ -78,7 +78,8 @@ async def record_alone(db: asyncpg.Connection, batch: Sequence[RecordStep]) -> C
     held = await db.fetchval(
         f"""WITH given AS MATERIALIZED ({_STEPS.sql}), held AS MATERIALIZED (
                 SELECT g.* FROM given g
-                JOIN runs r ON r.id = g.run_id AND r.owner = g.owner AND r.fence = g.fence
+                JOIN runs r ON r.id = g.run_id AND r.fence = g.fence
+                  AND r.owner IS NOT DISTINCT FROM g.owner
                 WHERE r.id = ANY(ARRAY(SELECT run_id FROM given))
                 ORDER BY r.id FOR NO KEY UPDATE OF r
             ), recorded AS (
