@@ -91,7 +91,7 @@ class Stepwell:
         self._definitions = rows
         self._starter = Starter(
             self.store, clock, self._ids, self._workspace, rows,
-            self._settings.max_retention_seconds,
+            self._settings.max_retention_seconds, self._settings.max_result_bytes,
         )  # fmt: skip
 
     async def __aenter__(self) -> Stepwell:

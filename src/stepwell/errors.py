@@ -43,6 +43,12 @@ class NotSerialisable(InvalidInput):
     code = "not_serialisable"
 
 
+class InputTooLarge(InvalidInput):
+    """An input, or a signal's or event's payload, is larger than the store accepts."""
+
+    code = "input_too_large"
+
+
 class ResultNotSerialisable(StepwellError):
     """What a step or a run returned cannot be written as JSON."""
 

@@ -21,7 +21,7 @@ class Settings:
     store: str = DEFAULT_STORE
     # STEPWELL_MAX_RETENTION: no run is kept longer than this after it ended.
     max_retention_seconds: float = 365 * 86_400
-    # STEPWELL_MAX_RESULT_BYTES: the largest output of a step or run, as JSON.
+    # STEPWELL_MAX_RESULT_BYTES: the largest input, payload or output, as JSON.
     max_result_bytes: int = MAX_RESULT_BYTES
 
     @classmethod

@@ -11,6 +11,7 @@ import pytest
 from stepwell import RunTimedOut, workflow
 from stepwell.errors import (
     DuplicateDefinition,
+    InputTooLarge,
     InvalidCursor,
     InvalidDuration,
     InvalidInput,
@@ -301,6 +302,7 @@ async def test_bad_starts_are_refused_with_a_code_and_write_nothing(world: World
             ({"version": 0}, InvalidInput),
             ({"input": object()}, NotSerialisable),
             ({"input": {"bad": "\ud800"}}, NotSerialisable),
+            ({"input": "x" * 2_000_000}, InputTooLarge),
             ({"unknown_option": 1}, InvalidInput),
         ]:
             with pytest.raises(error) as refused:

@@ -29,12 +29,13 @@ class Starter:
 
     def __init__(
         self, store: Store, clock: Clock, ids: Ids, workspace_id: str,
-        definitions: Iterable[DefinitionRow], max_retention_seconds: float,
+        definitions: Iterable[DefinitionRow], max_retention_seconds: float, max_bytes: int,
     ) -> None:  # fmt: skip
         self._store = store
         self._clock = clock
         self._ids = ids
         self._workspace_id = workspace_id
+        self._max_bytes = max_bytes
         self._max_retention_seconds = max_retention_seconds
         self._known: dict[str, DefinitionRow] = {}
         self._versions: dict[tuple[str, int], DefinitionRow] = {}
@@ -83,7 +84,7 @@ class Starter:
             definition=definition,
             version=row.version,
             program=row.program,
-            input=encode(input, "The run's input"),
+            input=encode(input, "The run's input", self._max_bytes),
             created_at=now,
             due_at=now + _micros(delay, "delay"),
             retention_seconds=self._retention(row, retention),
@@ -147,7 +148,7 @@ class Starter:
             id=self._ids.new(),
             workspace_id=self._workspace_id,
             type=check_text(type, "An event's type"),
-            payload=encode(payload, "The event's payload"),
+            payload=encode(payload, "The event's payload", self._max_bytes),
             created_at=self._clock.now(),
             key=None if key is None else check_text(key, "An event's key"),
             once=once,
@@ -160,7 +161,7 @@ class Starter:
             workspace_id=self._workspace_id,
             run_id=run_id,
             type=check_text(type, "A signal's name"),
-            payload=encode(payload, "The signal's payload"),
+            payload=encode(payload, "The signal's payload", self._max_bytes),
             created_at=self._clock.now(),
         )
 

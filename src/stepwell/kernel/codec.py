@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from stepwell.errors import NotSerialisable, ResultNotSerialisable, ResultTooLarge
+from stepwell.errors import InputTooLarge, NotSerialisable, ResultNotSerialisable, ResultTooLarge
 
 MAX_RESULT_BYTES = 1024 * 1024
 
@@ -22,12 +22,18 @@ _encoder = msgspec.json.Encoder(enc_hook=_hook)
 decode = msgspec.json.Decoder().decode
 
 
-def encode(value: Any, what: str) -> str:
-    """JSON text of a value the caller gave; raises NotSerialisable naming `what`."""
+def encode(value: Any, what: str, limit: int = MAX_RESULT_BYTES) -> str:
+    """JSON text of a value the caller gave, at most `limit` bytes; errors name `what`."""
     try:
-        return _encoder.encode(value).decode()
+        data = _encoder.encode(value)
     except Exception as error:
         raise NotSerialisable(f"{what} cannot be written as JSON: {describe(error)}.") from error
+    if len(data) > limit:
+        raise InputTooLarge(
+            f"{what} has {len(data):,} bytes of JSON; the store accepts {limit:,}. "
+            "Keep large data elsewhere and pass where it is."
+        )
+    return data.decode()
 
 
 def encode_result(value: Any, limit: int) -> str:

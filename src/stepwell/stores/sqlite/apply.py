@@ -115,7 +115,7 @@ def _log_attempts(db: apsw.Connection, found: list[tuple[int, LogAttempt]], _: C
 
 def _end_runs(db: apsw.Connection, found: list[tuple[int, EndRun]], done: Committed) -> None:
     endings = [Ending(c.held.run_id, c.status, c.output, c.error, c.completed_at) for _, c in found]
-    finish(db, endings, done, tidy=True)
+    finish(db, endings, done)
 
 
 # When any of the awaited waits has ended the run is due now, else when the first of them is.
@@ -205,7 +205,6 @@ def _cancel_runs(db: apsw.Connection, found: list[tuple[int, CancelRun]], done: 
             db,
             [Ending(row[0], "cancelled", None, None, change.cancelled_at) for row in living],
             done,
-            tidy=True,
         )
         done.stopped.extend((row[0], row[1]) for row in living)
         done.outcomes[index] = True

@@ -276,7 +276,6 @@ def _take_over(db: apsw.Connection, now: int, done: Committed) -> None:
             db,
             [Ending(row[0], "failed", None, crash_loop_error(row[1]), now) for row in looping],
             done,
-            tidy=True,
         )
 
 
@@ -296,7 +295,6 @@ def _expire(db: apsw.Connection, now: int, done: Committed) -> None:
             for row in late
         ],
         done,
-        tidy=True,
     )
     done.stopped.extend((row[0], row[1]) for row in late)
 

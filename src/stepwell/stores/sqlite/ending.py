@@ -21,8 +21,8 @@ class Ending(msgspec.Struct, gc=False):
     completed_at: int
 
 
-def finish(db: apsw.Connection, endings: list[Ending], done: Committed, *, tidy: bool) -> None:
-    """End these runs. `tidy` also closes what was still open: steps and waits are skipped."""
+def finish(db: apsw.Connection, endings: list[Ending], done: Committed) -> None:
+    """End these runs. Steps and waits that were still open are skipped."""
     if not endings:
         return
     run_rows(
@@ -38,21 +38,20 @@ def finish(db: apsw.Connection, endings: list[Ending], done: Committed, *, tidy:
     bodies += [(e.run_id, "error", e.error) for e in endings if e.error is not None]
     run_rows(db, "INSERT OR REPLACE INTO payloads (run_id, kind, body) VALUES {rows}", bodies)
     ids = pack([ending.run_id for ending in endings])
-    if tidy:
-        run(
-            db,
-            """INSERT OR IGNORE INTO steps
-               SELECT run_id, key, seq, 0, kind, 'skipped', 1, NULL, NULL, created_at, NULL
-               FROM waits WHERE run_id IN (SELECT value FROM json_each(?))""",
-            ids,
-        )
-        run(
-            db,
-            """UPDATE steps SET status = 'skipped'
-               WHERE run_id IN (SELECT value FROM json_each(?))
-                 AND status IN ('running', 'retrying')""",
-            ids,
-        )
+    run(
+        db,
+        """INSERT OR IGNORE INTO steps
+           SELECT run_id, key, seq, 0, kind, 'skipped', 1, NULL, NULL, created_at, NULL
+           FROM waits WHERE run_id IN (SELECT value FROM json_each(?))""",
+        ids,
+    )
+    run(
+        db,
+        """UPDATE steps SET status = 'skipped'
+           WHERE run_id IN (SELECT value FROM json_each(?))
+             AND status IN ('running', 'retrying')""",
+        ids,
+    )
     run(db, "DELETE FROM waits WHERE run_id IN (SELECT value FROM json_each(?))", ids)
     done.ended.extend(ending.run_id for ending in endings)
     _tell_parents(db, endings, ids, done)
