@@ -350,6 +350,7 @@ def _claimed_all(ask: ClaimRuns, batch: list[Change], committed: Committed) -> b
     claimed = committed.outcomes[batch.index(ask)]
     return (
         ask.limit > 0
+        and not ask.sweep  # what a sweep sets free may be for others
         and not (claimed.more or claimed.lease_lost)
         and all(
             change.program in ask.programs

@@ -20,10 +20,12 @@ from stepwell.errors import (
     StoreUnavailable,
     StoreUrlInvalid,
 )
+from stepwell.kernel.changes import Claimed, ClaimRuns, StartRun
 from stepwell.kernel.clock import SystemClock
 from stepwell.stores.postgres import PostgresStore
 from stepwell.stores.postgres.address import Address
 from stepwell.testing.clock import FakeClock
+from stepwell.testing.samples import PROGRAM, WORKSPACE, commit, enlist, start
 from tests.conftest import new_database
 from tests.engine.support import double, eventually, until
 
@@ -314,7 +316,7 @@ async def test_a_listener_that_was_cut_off_listens_again(url: str, clock: FakeCl
         await execute(
             url,
             """SELECT pg_terminate_backend(pid) FROM pg_stat_activity
-               WHERE datname = current_database() AND application_name = 'stepwell'""",
+               WHERE datname = current_database() AND query LIKE 'LISTEN%'""",
         )
         run = await here.start("doubling", 2)
         assert (await until(here, run.id, "completed")).output == 4
@@ -328,3 +330,54 @@ async def test_what_is_said_last_is_heard_although_the_speaker_leaves(
         async with Stepwell(store=PostgresStore(url, FakeClock())) as leaving:
             run = await leaving.start("doubling", 5)
         assert (await until(sw, run.id, "completed")).output == 10
+
+
+# -- a start that shares its batch with a claim ------------------------------------------------
+
+
+async def start_and_claim(
+    store: PostgresStore, change: StartRun, **options: Any
+) -> tuple[Any, Claimed]:
+    ask = ClaimRuns(WORKSPACE, "w1", [PROGRAM], 1, store.clock.now(), **options)
+    started, claimed = await commit(store, change, ask)
+    return started, claimed
+
+
+async def test_a_start_may_be_taken_in_the_same_statement(url: str, clock: FakeClock) -> None:
+    store = PostgresStore(url, clock)
+    await store.open()
+    await enlist(store, "w1")
+    deadline = clock.now() + 5_000_000
+    first = start(store, "r1", idempotency_key="k", deadline_at=deadline, ttl_at=clock.now() + 1)
+    started, claimed = await start_and_claim(store, first)
+    assert started == ("r1", True)
+    assert [(run.id, run.fence, run.input) for run in claimed.runs] == [("r1", 1, first.input)]
+    assert claimed.next_at == deadline  # no longer its time to live in the queue
+    run = await store.get_run(WORKSPACE, "r1")
+    assert run is not None
+    assert (run.status, run.attempt) == ("running", 1)
+    # Sent again because the acknowledgement was lost: the same run, claimed again.
+    started, claimed = await start_and_claim(store, first, resent=True)
+    assert started == ("r1", True)
+    assert [(run.id, run.fence) for run in claimed.runs] == [("r1", 2)]
+    # The same idempotency key: nothing new, and nothing to be claimed.
+    started, claimed = await start_and_claim(
+        store, start(store, "r2", idempotency_key="k"), known=["r1"]
+    )
+    assert (started, claimed.runs) == (("r1", False), [])
+    await store.close()
+
+
+async def test_a_start_waits_its_turn_behind_what_is_due(url: str, clock: FakeClock) -> None:
+    store = PostgresStore(url, clock)
+    await store.open()
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"))
+    started, claimed = await start_and_claim(store, start(store, "r2"))
+    assert started == ("r2", True)
+    assert ([run.id for run in claimed.runs], claimed.more) == (["r1"], True)
+    clock.advance("1m")
+    started, claimed = await start_and_claim(store, start(store, "r3"))
+    assert (started, claimed.runs, claimed.lease_lost) == (("r3", True), [], True)
+    assert (await store.count_runs(WORKSPACE))["work"] == {"running": 1, "pending": 2}
+    await store.close()

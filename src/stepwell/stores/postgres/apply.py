@@ -31,6 +31,7 @@ from stepwell.stores.postgres import recording, waiting
 from stepwell.stores.postgres.claim import claim, peek
 from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.ending import cancel_runs, end_alone, end_runs, trees
+from stepwell.stores.postgres.immediate import fits, start_and_take
 from stepwell.stores.postgres.locking import event_name, limit_name, lock
 from stepwell.stores.postgres.starting import start_runs
 
@@ -72,7 +73,28 @@ async def _apply(db: asyncpg.Connection, batch: Sequence[Change], expectant: boo
         nothing = await peek(db, ask)
         if nothing is not None:
             return Committed([nothing])
+    if len(batch) == 2:
+        first, second = batch if type(batch[0]) is StartRun else reversed(batch)
+        if type(first) is StartRun and type(second) is ClaimRuns and fits(first, second):
+            return await _apply_start(db, batch, first, second)
     return await _commit(db, batch)
+
+
+async def _apply_start(
+    db: asyncpg.Connection, batch: Sequence[Change], start: StartRun, ask: ClaimRuns
+) -> Committed:
+    """A start that shares its batch with a claim, as it does on an idle system."""
+    new, claimed = await start_and_take(db, start, ask)
+    if not new:
+        return await _commit(db, batch)
+    done = Committed(outcomes=[None, None])
+    if claimed is None:
+        # Others come first, so the claim is made as usual; the start is durable meanwhile.
+        done = await _commit(db, [start, ask])
+        claimed = done.outcomes[1]
+    done.outcomes = [(start.id, True) if c is start else claimed for c in batch]
+    done.due = done.due or not claimed.runs
+    return done
 
 
 async def _apply_ends(db: asyncpg.Connection, ends: list[EndRun]) -> Committed:
@@ -111,7 +133,13 @@ async def _work(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
     _drop_fenced(by_kind, locked, done)
     for kind, work in _ORDER:
         if found := by_kind.get(kind):
-            await work(db, found, done)
+            if kind is SendSignal:
+                started = {change.id for _, change in by_kind.get(StartRun, ())}
+                if mine := started & {change.run_id for _, change in found}:
+                    locked |= await lock(db, {}, mine, [])
+                await waiting.send_signals(db, found, locked, done)
+            else:
+                await work(db, found, done)
     for index, ask in by_kind.get(ClaimRuns, ()):
         done.outcomes[index] = await claim(db, ask, done)
     return done

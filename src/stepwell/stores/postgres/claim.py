@@ -21,7 +21,7 @@ from stepwell.stores.postgres.columns import pack_texts, texts
 SPARE = 50
 
 # (program, priority) of all live runs this worker can execute.
-_LANES = """lanes (program, priority) AS (
+LANES = """lanes (program, priority) AS (
        SELECT p, (SELECT r.priority FROM runs r WHERE r.workspace_id = $3 AND r.program = p
                      AND r.due_at IS NOT NULL ORDER BY r.priority DESC LIMIT 1)
        FROM unnest($4::text[]) p
@@ -32,7 +32,7 @@ _LANES = """lanes (program, priority) AS (
        FROM lanes l WHERE l.priority IS NOT NULL)"""
 
 # When the next run of this worker's becomes due, or any run expires.
-_NEXT_AT = """least((SELECT min(expires_at) FROM runs WHERE expires_at IS NOT NULL),
+NEXT_AT = """least((SELECT min(expires_at) FROM runs WHERE expires_at IS NOT NULL),
        (SELECT min((SELECT min(r.due_at) FROM runs r WHERE r.workspace_id = $3
                        AND r.program = l.program AND r.priority = l.priority AND r.due_at > $2))
         FROM lanes l WHERE l.priority IS NOT NULL))"""
@@ -42,7 +42,14 @@ _NEXT_AT = """least((SELECT min(expires_at) FROM runs WHERE expires_at IS NOT NU
 _DUE = "coalesce(due_at, 9223372036854775807) <= $2"
 _NEWS = "owner = $1 AND (owner, due_at) <= ($1, $2)"
 
-_LEASED = "EXISTS (SELECT FROM workers WHERE id = $1 AND expires_at > $2)"
+# Whether a run is due that this worker could take, or holds.
+ANYTHING_DUE = f"""EXISTS (SELECT FROM runs WHERE {_NEWS}) OR EXISTS (
+       SELECT FROM lanes l CROSS JOIN LATERAL (
+           SELECT FROM runs r WHERE r.workspace_id = $3 AND r.program = l.program
+              AND r.priority = l.priority AND r.due_at <= $2 AND r.owner IS NULL LIMIT 1) d
+       WHERE l.priority IS NOT NULL)"""
+
+LEASED = "EXISTS (SELECT FROM workers WHERE id = $1 AND expires_at > $2)"
 
 _TAKE = """UPDATE runs r SET status = 'running', owner = $1, fence = r.fence + 1, due_at = NULL,
        blocked_on = NULL, started_at = coalesce(r.started_at, $2), expires_at = r.deadline_at"""
@@ -56,18 +63,13 @@ _COLUMNS = """r.id, r.definition, r.version, r.program, r.fence, r.attempt, r.cr
 async def peek(db: asyncpg.Connection, ask: ClaimRuns) -> Claimed | None:
     """What a claim that finds nothing would say; None if there is something to be claimed."""
     row = await db.fetchrow(
-        f"""WITH RECURSIVE {_LANES}
-            SELECT {_LEASED},
-                EXISTS (SELECT FROM runs WHERE {_NEWS})
-                OR $5 AND EXISTS (
-                    SELECT FROM lanes l CROSS JOIN LATERAL (
-                        SELECT FROM runs r WHERE r.workspace_id = $3 AND r.program = l.program
-                           AND r.priority = l.priority AND r.due_at <= $2 AND r.owner IS NULL
-                        LIMIT 1) d
-                    WHERE l.priority IS NOT NULL)
+        f"""WITH RECURSIVE {LANES}
+            SELECT {LEASED},
+                CASE WHEN $5 THEN {ANYTHING_DUE}
+                     ELSE EXISTS (SELECT FROM runs WHERE {_NEWS}) END
                 OR $6 AND EXISTS (SELECT FROM runs WHERE owner = $1
                                      AND id NOT IN (SELECT unnest({texts("$7")}))),
-                {_NEXT_AT}""",
+                {NEXT_AT}""",
         ask.worker_id,
         ask.now,
         ask.workspace_id,
@@ -118,7 +120,7 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
     and of how many runs that the worker holds there is news.
     """
     return await db.fetch(
-        f"""WITH RECURSIVE {_LANES}, due AS MATERIALIZED (
+        f"""WITH RECURSIVE {LANES}, due AS MATERIALIZED (
                 SELECT l.priority, d.due_at, d.id FROM lanes l CROSS JOIN LATERAL (
                     SELECT r.due_at, r.id FROM runs r WHERE r.workspace_id = $3
                        AND r.program = l.program AND r.priority = l.priority
@@ -142,7 +144,7 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
                 RETURNING false AS nudge, {_COLUMNS}
             )
             SELECT m.*, c.* FROM (
-                SELECT {_LEASED}, {_NEXT_AT}, (SELECT count(*) FROM due),
+                SELECT {LEASED}, {NEXT_AT}, (SELECT count(*) FROM due),
                     (SELECT count(*) FROM picked), ARRAY(SELECT id FROM picked WHERE queues),
                     (SELECT count(*) FROM runs
                      WHERE {_NEWS} AND id = ANY({texts("$7")}))

@@ -20,7 +20,7 @@ from stepwell.kernel.changes import (
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.states import ENDED
-from stepwell.stores.postgres.columns import Columns, pack_texts, packable, texts
+from stepwell.stores.postgres.columns import Columns, pack_texts, texts
 from stepwell.stores.postgres.ending import Result, child_result, end_waits
 
 _WAITS = Columns(
@@ -32,7 +32,7 @@ _FOR_EVENT = Columns("run_id text", "key text", "event text", "number integer")
 _CONSUMED = Columns("id text", "key text")
 _SIGNALS = Columns(
     "id text", "workspace_id text", "type text", "run_id text", "payload text",
-    "created_at bigint",
+    "created_at bigint", "consumed_by text",
 )  # fmt: skip
 
 
@@ -148,55 +148,64 @@ async def _find_ended_children(
 
 
 async def send_signals(
-    db: asyncpg.Connection, found: list[tuple[int, SendSignal]], done: Committed
+    db: asyncpg.Connection,
+    found: list[tuple[int, SendSignal]],
+    locked: Mapping[str, asyncpg.Record],
+    done: Committed,
 ) -> None:
     """Buffer signals, and hand each to the first of the run's waits that it matches."""
-    rows = await db.fetch(
-        f"SELECT id, workspace_id, status FROM runs WHERE id = ANY({texts('$1')})",
-        pack_texts(list({change.run_id for _, change in found if packable(change.run_id)})),
-    )
-    known = {(row[0], row[1]): row[2] for row in rows}
     changes: list[SendSignal] = []
     for index, change in found:
-        status = known.get((change.run_id, change.workspace_id))
-        done.outcomes[index] = None if status is None else status not in ENDED
-        if done.outcomes[index]:
+        run = locked.get(change.run_id)
+        known = run is not None and run["workspace_id"] == change.workspace_id
+        living = run is not None and known and run["status"] not in ENDED
+        done.outcomes[index] = living if known else None
+        if living:
             changes.append(change)
     if not changes:
         return
-    # A signal that is there already was sent before, and its acknowledgement lost.
-    new = await db.fetch(
-        f"""INSERT INTO events (id, workspace_id, type, run_id, payload, created_at)
-            {_SIGNALS.sql} ON CONFLICT DO NOTHING RETURNING id""",
-        *_SIGNALS.pack(
-            [(c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at) for c in changes]
-        ),
-    )
-    new_ids = {row[0] for row in new}
-    await _hand_out(db, [change for change in changes if change.id in new_ids], done)
-
-
-async def _hand_out(db: asyncpg.Connection, changes: list[SendSignal], done: Committed) -> None:
-    rows = await db.fetch(
+    waits = await db.fetch(
         f"""SELECT run_id, event, key, match FROM waits
             WHERE run_id = ANY({texts("$1")}) AND ended_at IS NULL ORDER BY run_id, seq""",
         pack_texts(list({change.run_id for change in changes})),
     )
+    taken = _hand_out(changes, waits)
+    rows = await db.fetch(
+        f"""INSERT INTO events (id, workspace_id, type, run_id, payload, created_at, consumed_by)
+            {_SIGNALS.sql} ON CONFLICT DO NOTHING RETURNING id""",
+        *_SIGNALS.pack(
+            [
+                (c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at, taken.get(c.id))
+                for c in changes
+            ]
+        ),
+    )
+    if len(rows) < len(changes):
+        # Some were sent before, and their acknowledgement lost: they have had their wait.
+        new = {row[0] for row in rows}
+        changes = [change for change in changes if change.id in new]
+        taken = _hand_out(changes, waits)
+        await _consume(db, taken)
+    results = [
+        Result(c.run_id, taken[c.id], c.payload, c.created_at) for c in changes if c.id in taken
+    ]
+    await end_waits(db, results, done)
+
+
+def _hand_out(changes: list[SendSignal], waits: list[asyncpg.Record]) -> dict[str, str]:
+    """Which wait takes which signal."""
     open_by_run: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
-    for run_id, event, key, match in rows:
+    for run_id, event, key, match in waits:
         open_by_run.setdefault((run_id, event), []).append((key, match))
-    results: list[Result] = []
-    consumed: dict[str, str] = {}
+    taken: dict[str, str] = {}
     for change in changes:
         candidates = open_by_run.get((change.run_id, change.type), [])
         for key, match in candidates:
             if match is None or contains(decode(change.payload), decode(match)):
-                results.append(Result(change.run_id, key, change.payload, change.created_at))
-                consumed[change.id] = key
+                taken[change.id] = key
                 candidates.remove((key, match))
                 break
-    await _consume(db, consumed)
-    await end_waits(db, results, done)
+    return taken
 
 
 async def waiting_for(db: asyncpg.Connection, changes: Iterable[EmitEvent]) -> list[Any]:

@@ -1,0 +1,70 @@
+"""A start on an idle system: the run is inserted as held by the worker that asks for work."""
+
+from __future__ import annotations
+
+import asyncpg
+
+from stepwell.kernel.changes import Claimed, ClaimedRun, ClaimRuns, StartRun
+from stepwell.stores.postgres.claim import ANYTHING_DUE, LANES, LEASED, NEXT_AT
+
+
+def fits(change: StartRun, ask: ClaimRuns) -> bool:
+    """Whether the worker could be given the run at once, as far as these two can tell."""
+    return (
+        ask.limit > 0
+        and not (ask.sweep or ask.resent)
+        and change.program in ask.programs
+        and change.workspace_id == ask.workspace_id
+        and change.due_at <= ask.now
+        and not change.limits
+        and change.parent_run_id is None
+        and change.forked_from is None
+    )
+
+
+async def start_and_take(
+    db: asyncpg.Connection, change: StartRun, ask: ClaimRuns
+) -> tuple[bool, Claimed | None]:
+    """Start the run and claim it in one statement, if nothing else waits for this worker.
+
+    Returns whether the run is new, and what the claim gave; None if it has yet to be made.
+    """
+    expires = [at for at in (change.deadline_at, change.ttl_at) if at is not None]
+    row = await db.fetchrow(
+        f"""WITH RECURSIVE {LANES}, lease AS MATERIALIZED (
+                SELECT FROM workers WHERE id = $1 AND expires_at > $2 FOR KEY SHARE
+            ), chance AS MATERIALIZED (
+                SELECT EXISTS (SELECT FROM lease) AND NOT ({ANYTHING_DUE}) AS taken
+            ), body AS (
+                INSERT INTO payloads (run_id, kind, body) VALUES ($5, 'input', $6)
+                ON CONFLICT DO NOTHING
+            ), run AS (
+                INSERT INTO runs (id, workspace_id, definition, version, program, priority,
+                    idempotency_key, concurrency_key, concurrency_limit, key_base, created_at,
+                    deadline_at, retention_seconds, status, owner, fence, due_at, started_at,
+                    expires_at)
+                SELECT $5, $3, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
+                    CASE WHEN taken THEN 'running' ELSE 'pending' END,
+                    CASE WHEN taken THEN $1 END, CASE WHEN taken THEN 1 ELSE 0 END,
+                    CASE WHEN taken THEN NULL ELSE $18::bigint END,
+                    CASE WHEN taken THEN $2 END, CASE WHEN taken THEN $16 ELSE $19::bigint END
+                FROM chance ON CONFLICT DO NOTHING RETURNING owner IS NOT NULL AS taken
+            )
+            SELECT (SELECT taken FROM run), {LEASED}, {NEXT_AT}""",
+        ask.worker_id, ask.now, ask.workspace_id, ask.programs, change.id, change.input,
+        change.definition, change.version, change.program, change.priority,
+        change.idempotency_key, change.concurrency_key, change.concurrency_limit,
+        change.key_base, change.created_at, change.deadline_at, change.retention_seconds,
+        change.due_at, min(expires, default=None),
+    )  # fmt: skip
+    assert row is not None
+    taken, leased, next_at = row
+    if not taken:
+        lost = Claimed([], None, lease_lost=True)
+        return taken is not None, None if taken is None or leased else lost
+    run = ClaimedRun(
+        change.id, change.definition, change.version, change.program, 1, 1, change.input,
+        change.created_at, change.deadline_at, change.idempotency_key, change.key_base,
+    )  # fmt: skip
+    times = [at for at in (next_at, change.deadline_at) if at is not None]
+    return True, Claimed([run], min(times, default=None))
