@@ -87,8 +87,7 @@ class Stepwell:
         self._workers: list[Worker] = []
         self._writer = Writer(self.store, self._heard)
         self._endings = Endings(self.store)
-        rows = [_row(found) for found in self._workflows.values()]
-        self._definitions = rows
+        self._definitions = rows = [_row(found) for found in self._workflows.values()]
         self._starter = Starter(
             self.store, clock, self._ids, self._workspace, rows,
             self._settings.max_retention_seconds, self._settings.max_result_bytes,
