@@ -12,6 +12,7 @@ from stepwell.kernel.clock import SECOND, Clock, to_micros
 from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.ids import Ids
+from stepwell.kernel.limits import definition_limit, key_limit
 from stepwell.kernel.names import check_count, check_text
 from stepwell.store import DefinitionRow, Store
 
@@ -72,12 +73,12 @@ class Starter:
             raise InvalidInput(f"priority must be a whole number up to ±32000, not {priority!r}.")
         limits = []
         if row.max_concurrent_runs is not None:
-            key = f"definition:{self._workspace_id}/{definition}"
+            key = definition_limit(self._workspace_id, definition)
             limits.append((key, row.max_concurrent_runs))
         check_count(concurrency_limit, "concurrency_limit")
         if concurrency_key is not None:
             check_text(concurrency_key, "concurrency_key")
-            limits.append((f"key:{self._workspace_id}/{concurrency_key}", concurrency_limit))
+            limits.append((key_limit(self._workspace_id, concurrency_key), concurrency_limit))
         return StartRun(
             id=self._ids.new(),
             workspace_id=self._workspace_id,

@@ -18,6 +18,11 @@ def read_error(text: str | None) -> ErrorInfo | None:
     return None if text is None else msgspec.json.decode(text, type=ErrorInfo)
 
 
+def child_result(status: str, output: str | None, error: str | None) -> str:
+    """What a wait for a child ends with."""
+    return msgspec.json.encode([status, output, error]).decode()
+
+
 def crash_loop_error(step: str | None) -> str:
     where = f"Step {step!r}" if step else "The run"
     message = f"{where} took its worker down {CRASH_LIMIT} times in a row without any progress."

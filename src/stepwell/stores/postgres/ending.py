@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 import asyncpg
-import msgspec
 
 from stepwell.kernel.changes import CancelRun, Committed, EndRun
+from stepwell.kernel.outcomes import child_result
 from stepwell.kernel.states import ENDED
 from stepwell.stores.postgres.columns import Columns, packable
 from stepwell.stores.postgres.limits import wake_queued
@@ -132,11 +132,6 @@ async def finish(db: asyncpg.Connection, endings: Sequence[Ending], done: Commit
     freed = [row[3] for row in rows if row[3] is not None]
     if freed:
         await wake_queued(db, freed, endings[-1].completed_at, done)
-
-
-def child_result(status: str, output: str | None, error: str | None) -> str:
-    """What a wait for a child ends with."""
-    return msgspec.json.encode([status, output, error]).decode()
 
 
 async def end_waits(db: asyncpg.Connection, results: Sequence[Result], done: Committed) -> None:

@@ -15,6 +15,7 @@ from stepwell.errors import InvalidInput, StoreUnavailable
 from stepwell.kernel.changes import Change, Claimed, ClaimRuns, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
+from stepwell.kernel.limits import definition_limit
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.store import DefinitionRow, RunFilter, WorkerRow
 from stepwell.stores.postgres import reads, schema, starting
@@ -250,7 +251,7 @@ async def _register(
     db: asyncpg.Connection, workspace_id: str, definitions: Sequence[DefinitionRow], now: int
 ) -> None:
     keys = {
-        f"definition:{workspace_id}/{d.name}": d.max_concurrent_runs
+        definition_limit(workspace_id, d.name): d.max_concurrent_runs
         for d in definitions
         if d.max_concurrent_runs is not None
     }

@@ -19,9 +19,10 @@ from stepwell.kernel.changes import (
 )
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
+from stepwell.kernel.outcomes import child_result
 from stepwell.kernel.states import ENDED
 from stepwell.stores.postgres.columns import Columns, pack_texts, texts
-from stepwell.stores.postgres.ending import Result, child_result, end_waits
+from stepwell.stores.postgres.ending import Result, end_waits
 
 _WAITS = Columns(
     "run_id text", "key text", "seq integer", "kind text", "due_at bigint", "event text",

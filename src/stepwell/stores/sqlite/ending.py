@@ -8,6 +8,7 @@ import apsw
 import msgspec
 
 from stepwell.kernel.changes import Committed
+from stepwell.kernel.outcomes import child_result
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
 
@@ -56,11 +57,6 @@ def finish(db: apsw.Connection, endings: list[Ending], done: Committed) -> None:
     done.ended.extend(ending.run_id for ending in endings)
     _tell_parents(db, endings, ids, done)
     _free_slots(db, ids, endings[-1].completed_at, done)
-
-
-def child_result(status: str, output: str | None, error: str | None) -> str:
-    """What a wait for a child ends with."""
-    return msgspec.json.encode([status, output, error]).decode()
 
 
 def _tell_parents(db: apsw.Connection, endings: list[Ending], ids: str, done: Committed) -> None:

@@ -15,6 +15,7 @@ from stepwell.errors import InvalidInput, SchemaTooOld, StoreUnavailable
 from stepwell.kernel.changes import Change, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
+from stepwell.kernel.limits import definition_limit
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.store import DefinitionRow, RunFilter, WorkerRow
 from stepwell.stores.migrations import migrations, pending
@@ -145,7 +146,7 @@ class SqliteStore:
                         d.max_concurrent_runs, d.deadline_seconds,
                     )  # fmt: skip
                     if d.max_concurrent_runs is not None:
-                        key = limit_key(workspace_id, d.name)
+                        key = definition_limit(workspace_id, d.name)
                         run(
                             db,
                             """UPDATE limits SET capacity = ?
@@ -284,10 +285,6 @@ class SqliteStore:
             "start(connection=…) needs the PostgreSQL store: on SQLite nobody else has the file's "
             "transaction."
         )
-
-
-def limit_key(workspace_id: str, definition: str) -> str:
-    return f"definition:{workspace_id}/{definition}"
 
 
 def _applied(db: apsw.Connection) -> set[int]:

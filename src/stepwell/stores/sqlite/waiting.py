@@ -7,8 +7,9 @@ import apsw
 from stepwell.kernel.changes import Committed, EmitEvent, OpenWait, SendSignal
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
+from stepwell.kernel.outcomes import child_result
 from stepwell.kernel.states import ENDED
-from stepwell.stores.sqlite.ending import child_result, end_waits
+from stepwell.stores.sqlite.ending import end_waits
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack
 
 

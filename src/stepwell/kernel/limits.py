@@ -1,0 +1,13 @@
+"""The names of concurrency limits: whoever starts, admits or explains a run must agree on them."""
+
+from __future__ import annotations
+
+
+def definition_limit(workspace_id: str, definition: str) -> str:
+    """The limit of `max_concurrent_runs`."""
+    return f"definition:{workspace_id}/{definition}"
+
+
+def key_limit(workspace_id: str, concurrency_key: str) -> str:
+    """The limit of a `concurrency_key`."""
+    return f"key:{workspace_id}/{concurrency_key}"
