@@ -5,16 +5,15 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any
+from typing import Any, Unpack
 
 from stepwell.catalog import store_for
 from stepwell.engine.ending import Endings
 from stepwell.engine.pruner import prune_once
-from stepwell.engine.starting import START_OPTIONS, Starter
+from stepwell.engine.starting import Starter, StartOptions
 from stepwell.engine.worker import Worker
 from stepwell.engine.writer import Writer
 from stepwell.errors import (
-    DuplicateDefinition,
     InvalidInput,
     RunNotFailed,
     RunNotFound,
@@ -35,12 +34,12 @@ from stepwell.kernel.cursors import read_cursor, write_cursor
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.explaining import explain
 from stepwell.kernel.ids import Ids
-from stepwell.kernel.names import check_count, check_text
+from stepwell.kernel.names import check_count, check_text, check_time
 from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
 from stepwell.kernel.states import TRANSITIONS
-from stepwell.sdk.workflow import Workflow
+from stepwell.sdk.workflow import Workflow, registry
 from stepwell.settings import Settings
-from stepwell.store import DefinitionRow, RunFilter, Store
+from stepwell.store import RunFilter, Store
 
 MAX_PAGE = 1000
 
@@ -83,17 +82,19 @@ class Stepwell:
         self.store = store or store_for(self._settings.store if url is None else url, clock)
         self._workspace = check_text(workspace, "A workspace's name")
         self._ids = ids or Ids(clock)
-        self._workflows = _registry(workflows)
+        self._workflows = registry(workflows)
         self._workers: list[Worker] = []
         self._writer = Writer(self.store, self._heard)
         self._endings = Endings(self.store)
-        self._definitions = rows = [_row(found) for found in self._workflows.values()]
+        self._definitions = rows = [found.row() for found in self._workflows.values()]
         self._starter = Starter(
             self.store, clock, self._ids, self._workspace, rows,
             self._settings.max_retention_seconds, self._settings.max_result_bytes,
         )  # fmt: skip
 
     async def __aenter__(self) -> Stepwell:
+        if self._writer.closed:
+            raise InvalidInput("This Stepwell was closed. Make a new one.")
         await self.store.open()
         try:
             await self.store.register(self._workspace, self._definitions)
@@ -110,15 +111,14 @@ class Stepwell:
     # -- starting ------------------------------------------------------------------------
 
     async def start(
-        self, definition: str, input: Any = None, *, connection: Any = None, **options: Any
-    ) -> RunHandle:
-        """Start a run of a definition.
+        self, definition: str, input: Any = None, *, connection: Any = None,
+        **options: Unpack[StartOptions],
+    ) -> RunHandle:  # fmt: skip
+        """Start a run of a definition; see StartOptions for what else can be said.
 
-        Options: idempotency_key, version, delay, deadline, priority, concurrency_key,
-        concurrency_limit, retention, ttl. With `connection` (asyncpg, PostgreSQL only) the
-        run starts inside the caller's own transaction.
+        With `connection` (asyncpg, PostgreSQL only) it starts in the caller's own transaction.
         """
-        change = await self._starter.prepare(definition, input, **_known(options))
+        change = await self._starter.prepare(definition, input, **options)
         if connection is not None:
             run_id, created = await self.store.start_in(connection, change)
             return RunHandle(self, run_id, created, committed=False)
@@ -132,9 +132,7 @@ class Stepwell:
                 raise InvalidInput(f"start_many: item {index} must be a mapping with `definition`.")
             options = {k: v for k, v in start.items() if k not in ("definition", "input")}
             changes.append(
-                await self._starter.prepare(
-                    start["definition"], start.get("input"), **_known(options)
-                )
+                await self._starter.prepare(start["definition"], start.get("input"), **options)
             )
         return await self._start(changes) if changes else []
 
@@ -170,14 +168,17 @@ class Stepwell:
         return (await self._start([change]))[0]
 
     async def _copy(self, origin: Run, input: Any, version: int | None) -> StartRun:
-        change = await self._starter.prepare(
-            origin.definition,
-            input,
+        options = StartOptions(
             version=origin.version if version is None else version,
             priority=origin.priority,
-            concurrency_key=origin.concurrency_key,
-            concurrency_limit=origin.concurrency_limit or 1,
+            retention=origin.retention_seconds,
         )
+        if origin.concurrency_key is not None:
+            options["concurrency_key"] = origin.concurrency_key
+            options["concurrency_limit"] = origin.concurrency_limit or 1
+        if origin.deadline_at is not None:  # as much time again as it had
+            options["deadline"] = origin.deadline_at - origin.created_at
+        change = await self._starter.prepare(origin.definition, input, **options)
         change.forked_from = origin.id
         return change
 
@@ -246,8 +247,8 @@ class Stepwell:
             self._workspace,
             status=None if statuses is None else list(statuses),
             definition=definition,
-            since=None if since is None else to_micros(since),
-            until=None if until is None else to_micros(until),
+            since=None if since is None else to_micros(check_time(since, "since")),
+            until=None if until is None else to_micros(check_time(until, "until")),
             input=None if input is None else dict(input),
             before_id=None if cursor is None else read_cursor(cursor),
             limit=limit + 1,
@@ -325,9 +326,7 @@ class Stepwell:
         for run_id in committed.ended:
             self._endings.ended(run_id)
         for run_id, owner in committed.stopped:
-            for worker in self._workers:
-                if worker.id == owner or owner is None:
-                    worker.let_go(run_id)
+            self._let_go(run_id, owner)
         # A claim in the batch has seen all that the batch made due.
         ask = next((change for change in batch if type(change) is ClaimRuns), None)
         if committed.due and (ask is None or len(self._workers) > 1):
@@ -336,11 +335,16 @@ class Stepwell:
             committed.due = False  # nothing is left for others
         self.store.announce(committed)
 
-    def _notice(self, message: str) -> None:
+    def _let_go(self, run_id: str, owner: str | None) -> None:
+        # A worker that claimed the run since then is not meant: it holds it rightly.
+        for worker in self._workers:
+            if worker.id == owner or owner is None:
+                worker.let_go(run_id)
+
+    def _notice(self, stopped: tuple[str, str | None] | None) -> None:
         """Another process did something."""
-        if message:
-            for worker in self._workers:
-                worker.let_go(message)
+        if stopped is not None:
+            self._let_go(*stopped)
         self._look()
 
 
@@ -358,42 +362,6 @@ def _claimed_all(ask: ClaimRuns, batch: list[Change], committed: Committed) -> b
             for change in batch
         )
     )
-
-
-def _registry(workflows: Iterable[Workflow]) -> dict[tuple[str, int], Workflow]:
-    found: dict[tuple[str, int], Workflow] = {}
-    for workflow in workflows:
-        if not isinstance(workflow, Workflow):
-            raise InvalidInput(f"workflows takes what @workflow made, not {workflow!r}.")
-        key = (workflow.name, workflow.version)
-        if key in found and found[key] is not workflow:
-            raise DuplicateDefinition(
-                f"Two workflows are called {workflow.name!r} version {workflow.version}. "
-                "Give one of them another name or version."
-            )
-        found[key] = workflow
-    return found
-
-
-def _row(workflow: Workflow) -> DefinitionRow:
-    return DefinitionRow(
-        name=workflow.name,
-        version=workflow.version,
-        kind="code",
-        program=workflow.program,
-        retention_seconds=workflow.retention_seconds,
-        max_concurrent_runs=workflow.max_concurrent_runs,
-        deadline_seconds=workflow.deadline_seconds,
-    )
-
-
-def _known(options: dict[str, Any]) -> dict[str, Any]:
-    if unknown := set(options) - START_OPTIONS:
-        raise InvalidInput(
-            f"start has no option {', '.join(sorted(unknown))}; "
-            f"it has {', '.join(sorted(START_OPTIONS))}."
-        )
-    return options
 
 
 def _not_found(run_id: str) -> RunNotFound:

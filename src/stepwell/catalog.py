@@ -19,6 +19,8 @@ def sqlite_path(url: str) -> str:
         raise StoreUrlInvalid(
             f"{url!r} names no file. Write sqlite:///relative/path.db or sqlite:////absolute/path.db."
         )
+    if path == ":memory:":
+        raise StoreUrlInvalid("A store in memory would not outlive a crash; name a file.")
     return path
 
 

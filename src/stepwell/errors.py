@@ -109,6 +109,12 @@ class StoreUnavailable(StepwellError):
     code = "store_unavailable"
 
 
+class ChangeBlocked(StepwellError):
+    """A transaction of somebody else's holds what a change needs; the change is tried again."""
+
+    code = "change_blocked"
+
+
 class SchemaTooNew(StepwellError):
     """The store was migrated by a newer Stepwell than this one."""
 

@@ -7,7 +7,8 @@ commit sees itself in the order of cause and effect. A change of a held run whos
 fence no longer fits has the outcome `FENCED` and writes nothing.
 
 A store raises StoreUnavailable when it cannot be reached; the same batch may then be sent
-again, whether or not it was applied.
+again, whether or not it was applied. It raises ChangeBlocked when some change of a batch has
+to wait for a transaction that is not a store's own; nothing of the batch was applied then.
 """
 
 from __future__ import annotations
@@ -62,6 +63,10 @@ class RunFilter(msgspec.Struct):
     limit: int = 50
 
 
+# Told of a run that was stopped and the worker that held it; of nothing if one may be due.
+Notice = Callable[[tuple[str, str | None] | None], None]
+
+
 class Store(Protocol):
     """What every store does. All methods may raise StoreUnavailable."""
 
@@ -81,7 +86,7 @@ class Store(Protocol):
         """Apply changes in one durable transaction."""
         ...
 
-    def watch(self, notice: Callable[[str], None]) -> None:
+    def watch(self, notice: Notice) -> None:
         """Call back when another process may have made a run due, or stopped one."""
         ...
 
@@ -124,7 +129,7 @@ class Store(Protocol):
     async def get_run(self, workspace_id: str, run_id: str) -> Run | None: ...
 
     async def ended(self, run_ids: Sequence[str]) -> list[str]:
-        """Of these runs, those that have ended."""
+        """Of these runs, those that have ended, or are gone."""
         ...
 
     async def list_runs(self, where: RunFilter) -> list[Run]: ...
@@ -147,6 +152,10 @@ class Store(Protocol):
 
     async def prune(self, now: int, limit: int) -> int:
         """Delete up to so many runs whose retention has passed; how many there were."""
+        ...
+
+    async def prune_events(self, before: int, limit: int) -> int:
+        """Delete up to so many events of workspaces from before then; how many there were."""
         ...
 
     async def take_duty(self, name: str, worker_id: str, seconds: float) -> bool:

@@ -197,7 +197,7 @@ def test_migrate_fills_an_empty_store_and_is_done_the_second_time(cli: Cli) -> N
 def test_a_store_of_a_newer_stepwell_exits_with_40(lite: Cli) -> None:
     lite.ok("migrate")
     db = apsw.Connection(str(lite.folder / "stepwell.db"))
-    db.execute("INSERT INTO migrations VALUES (9999, 'from_the_future')")
+    db.execute("INSERT INTO stepwell_migrations VALUES (9999, 'from_the_future')")
     db.close()
     for words in (("runs", "list"), ("migrate",)):
         done = lite(*words, "--json")

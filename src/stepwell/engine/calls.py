@@ -13,7 +13,7 @@ from typing import Any
 import msgspec
 
 from stepwell.errors import StepTimedOut
-from stepwell.kernel.clock import SECOND, Clock
+from stepwell.kernel.clock import Clock, TimeLimit
 
 
 class StepIdentity(msgspec.Struct, frozen=True, gc=False):
@@ -87,21 +87,13 @@ async def call_within(
     function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any], threads: Executor,
 ) -> Any:  # fmt: skip
     """The same with a time limit, on the engine's own clock."""
-    loop = asyncio.get_running_loop()
-    limit = asyncio.timeout(None)
-
-    def expire() -> None:
-        limit.reschedule(loop.time())
-
-    timer = clock.call_at(clock.now() + int(seconds * SECOND), expire)
+    limit = TimeLimit(clock, seconds)
     try:
         async with limit:
             return await call(function, args, kwargs, threads)
     except TimeoutError as error:
-        if limit.expired():
+        if limit.passed:
             raise StepTimedOut(
                 f"Step {step!r} ran longer than its timeout of {seconds:g} s.", step=step
             ) from error
         raise
-    finally:
-        timer.cancel()

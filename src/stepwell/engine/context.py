@@ -28,7 +28,7 @@ from stepwell.kernel.clock import SECOND, moment, sleep, to_micros
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.matching import term_of
-from stepwell.kernel.names import check_text
+from stepwell.kernel.names import check_text, check_time
 from stepwell.kernel.retry import Retry
 from stepwell.kernel.states import SETTLED
 
@@ -110,6 +110,8 @@ class Context(Journaling):
             return await self._replay(entry)
         if not callable(function):
             raise InvalidInput(f"Step {key!r} was given {function!r}, which cannot be called.")
+        if retry is not None and not isinstance(retry, Retry):
+            raise InvalidInput(f"retry of step {key!r} must be a Retry, not {retry!r}.")
         limit = None if timeout is None else seconds(timeout, f"The timeout of step {key!r}")
         work = StepCall(
             execution, key, seq, self._key_base, function, args, kwargs, retry or self._retry,
@@ -137,9 +139,7 @@ class Context(Journaling):
 
     async def sleep_until(self, name: str, at: datetime) -> None:
         """Sleep until a moment; a naive datetime is taken as UTC."""
-        if not isinstance(at, datetime):
-            raise InvalidInput(f"sleep_until {name!r} takes a datetime, not {at!r}.")
-        await self._sleep(name, to_micros(at))
+        await self._sleep(name, to_micros(check_time(at, f"The time of sleep_until {name!r}")))
 
     async def _sleep(self, name: str, due_at: int) -> None:
         key, seq = self._begin(name)
@@ -285,13 +285,15 @@ class Context(Journaling):
             raise InvalidInput("A child needs no idempotency_key: its parent's journal is one.")
         while True:
             try:
-                return await self._starter.prepare(
+                child = await self._starter.prepare(
                     definition,
                     input,
                     parent_run_id=self.run_id,
                     parent_deadline_at=self._execution.claimed.deadline_at,
                     **options,
                 )
+                child.held = self._execution.held
+                return child
             except StoreUnavailable:  # no answer is no refusal: ask again, record nothing
                 await sleep(self._execution.clock, 0.5)
 

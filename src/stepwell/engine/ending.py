@@ -10,7 +10,7 @@ from typing import Any
 from stepwell.engine.failures import run_failure
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import EndRun
-from stepwell.kernel.clock import SECOND, Timer, sleep
+from stepwell.kernel.clock import TimeLimit, sleep
 from stepwell.kernel.codec import decode
 from stepwell.kernel.outcomes import read_error
 from stepwell.kernel.run import ErrorInfo, Run
@@ -47,10 +47,18 @@ class Endings:
 
         A run that this process started need not be looked up before it has ended.
         """
-        new = new and run_id not in self._recent
+        limit = TimeLimit(self._store.clock, timeout)
+        try:
+            async with limit:
+                return await self._result(run_id, read, new and run_id not in self._recent)
+        except TimeoutError:
+            if limit.passed:
+                raise TimeoutError(f"Run {run_id} has not ended within {timeout:g} s.") from None
+            raise
+
+    async def _result(self, run_id: str, read: Callable[[], Awaitable[Run]], new: bool) -> Any:
         future: asyncio.Future[EndRun | None] = asyncio.get_running_loop().create_future()
         self._waiting.setdefault(run_id, []).append(future)
-        timer = None if timeout is None else self._expire(run_id, future, timeout)
         try:
             if not new and (run := await read()).ended:
                 return _outcome(run.status, run.id, run.output, run.error)
@@ -58,22 +66,12 @@ class Endings:
                 self._task = asyncio.get_running_loop().create_task(self._look())
             end = await future
         finally:
-            if timer is not None:
-                timer.cancel()
             self._leave(run_id, future)
         if end is None:
             run = await read()
             return _outcome(run.status, run.id, run.output, run.error)
         output = None if end.output is None else decode(end.output)
         return _outcome(end.status, run_id, output, read_error(end.error))
-
-    def _expire(self, run_id: str, future: asyncio.Future[Any], timeout: float) -> Timer:
-        def expire() -> None:
-            if not future.done():
-                message = f"Run {run_id} has not ended within {timeout:g} s."
-                future.set_exception(TimeoutError(message))
-
-        return self._store.clock.call_at(self._store.clock.now() + int(timeout * SECOND), expire)
 
     def _leave(self, run_id: str, future: asyncio.Future[Any]) -> None:
         if future.done() and not future.cancelled():

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from stepwell.engine.deliveries import Deliveries
 from stepwell.engine.writer import Writer, fenced
-from stepwell.errors import Fenced, JournalMismatch, Suspended
+from stepwell.errors import Fenced, JournalMismatch, StoreUnavailable, Suspended
 from stepwell.kernel.changes import (
     Change,
     ClaimedRun,
@@ -304,10 +304,24 @@ class Execution:
         self.writer.submit(*changes).add_done_callback(self._on_opened)
 
     def _on_opened(self, done: asyncio.Future[list[Any]]) -> None:
-        if done.cancelled() or done.exception() is not None or fenced(done.result()):
+        error = None if done.cancelled() else done.exception()
+        if done.cancelled() or isinstance(error, StoreUnavailable):
+            self.stop()
+        elif error is not None:
+            self._refuse_waits(error)
+        elif fenced(done.result()):
             self.stop()
         elif not self.departed:
             self._opened(self)
+
+    def _refuse_waits(self, error: BaseException) -> None:
+        """The store would not have these waits: their operations fail, as a step would."""
+        log.error("Run %s could not open its waits.", self.run_id, exc_info=error)
+        if self.state == "parked":
+            self.state = "active"
+        for future in self._waiting.values():
+            if not future.done():
+                future.set_exception(error)
 
     # -- leaving -------------------------------------------------------------------------
 

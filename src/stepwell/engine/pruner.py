@@ -1,16 +1,18 @@
-"""The pruner: deletes runs whose retention has passed."""
+"""The pruner: deletes runs whose retention has passed, and events that are old."""
 
 from __future__ import annotations
 
 import logging
 
-from stepwell.kernel.clock import sleep
+from stepwell.kernel.clock import SECOND, sleep
 from stepwell.store import Store
 
 log = logging.getLogger("stepwell.pruner")
 
 INTERVAL_SECONDS = 300.0
 BATCH = 500
+# How far back a `lookback` can reach, and how long `once` remembers.
+EVENTS_SECONDS = 7 * 86_400
 
 
 async def prune_once(store: Store) -> int:
@@ -18,6 +20,8 @@ async def prune_once(store: Store) -> int:
     now, total = store.clock.now(), 0
     while deleted := await store.prune(now, BATCH):
         total += deleted
+    while await _prune_events(store, now):
+        pass
     return total
 
 
@@ -25,8 +29,14 @@ async def prune_now_and_then(store: Store, worker_id: str) -> None:
     """Prune every few minutes, one worker at a time across all processes."""
     while True:
         await sleep(store.clock, INTERVAL_SECONDS)
+        now, left = store.clock.now(), True
         try:
-            if await store.take_duty("prune", worker_id, INTERVAL_SECONDS):
-                await prune_once(store)
+            # The duty is taken anew for each batch: a long pass must not outlast it.
+            while left and await store.take_duty("prune", worker_id, INTERVAL_SECONDS):
+                left = bool(await store.prune(now, BATCH) or await _prune_events(store, now))
         except Exception as error:
             log.warning("Pruning failed and is tried again later: %r", error)
+
+
+async def _prune_events(store: Store, now: int) -> int:
+    return await store.prune_events(now - EVENTS_SECONDS * SECOND, BATCH)

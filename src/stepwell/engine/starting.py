@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from datetime import datetime
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 from stepwell.errors import InvalidInput, UnknownDefinition
 from stepwell.kernel.changes import EmitEvent, SendSignal, StartRun
@@ -18,11 +18,27 @@ from stepwell.store import DefinitionRow, Store
 
 DEFAULT_RETENTION_SECONDS = 30 * 86_400
 
-# What whoever starts a run may say besides definition and input.
-START_OPTIONS = frozenset(
-    {"idempotency_key", "version", "delay", "deadline", "priority", "concurrency_key",
-     "concurrency_limit", "retention", "ttl"}
-)  # fmt: skip
+
+class StartOptions(TypedDict, total=False):
+    """What whoever starts a run may say besides definition and input."""
+
+    # A second start with this key gives back the first one's run.
+    idempotency_key: str | None
+    # Of the definition; the highest unless said.
+    version: int | None
+    # How long to wait before it may be claimed.
+    delay: Duration | None
+    # When it ends as timed_out at the latest: so long after its start, or a time.
+    deadline: Duration | datetime | None
+    # Higher first.
+    priority: int
+    # At most `concurrency_limit` runs with this key are active at once.
+    concurrency_key: str | None
+    concurrency_limit: int
+    # How long it is kept after its end.
+    retention: Duration | None
+    # How long it may stay pending.
+    ttl: Duration | None
 
 
 class Starter:
@@ -47,9 +63,24 @@ class Starter:
                 self._known[row.name] = row
 
     async def prepare(
+        self, definition: str, input: Any = None, *, parent_run_id: str | None = None,
+        parent_deadline_at: int | None = None, **options: Unpack[StartOptions],
+    ) -> StartRun:  # fmt: skip
+        """A start of the named definition's highest version, or of the one given."""
+        if unknown := options.keys() - StartOptions.__annotations__.keys():
+            raise InvalidInput(
+                f"A start has no option {', '.join(sorted(unknown))}; "
+                f"it has {', '.join(sorted(StartOptions.__annotations__))}."
+            )
+        change = await self._prepare(definition, input, parent_deadline_at, **options)
+        change.parent_run_id = parent_run_id
+        return change
+
+    async def _prepare(
         self,
         definition: str,
-        input: Any = None,
+        input: Any,
+        parent_deadline_at: int | None,
         *,
         idempotency_key: str | None = None,
         version: int | None = None,
@@ -60,10 +91,7 @@ class Starter:
         concurrency_limit: int = 1,
         retention: Duration | None = None,
         ttl: Duration | None = None,
-        parent_run_id: str | None = None,
-        parent_deadline_at: int | None = None,
     ) -> StartRun:
-        """A start of the named definition's highest version, or of the one given."""
         check_text(definition, "A definition's name")
         row = await self._find(definition, version)
         now = self._clock.now()
@@ -93,7 +121,6 @@ class Starter:
             idempotency_key=idempotency_key,
             concurrency_key=concurrency_key,
             concurrency_limit=None if concurrency_key is None else concurrency_limit,
-            parent_run_id=parent_run_id,
             deadline_at=self._deadline(row, deadline, now, parent_deadline_at),
             ttl_at=None if ttl is None else now + _micros(ttl, "ttl"),
             limits=limits,

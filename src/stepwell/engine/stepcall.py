@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Literal
@@ -16,11 +17,14 @@ from stepwell.errors import (
     OutcomeUnknown,
     ResultNotSerialisable,
     ResultTooLarge,
+    StepTimedOut,
 )
 from stepwell.kernel.changes import Change, JournalRow, LogAttempt, OpenWait, RecordStep
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.codec import encode_result
 from stepwell.kernel.retry import Retry
+
+log = logging.getLogger("stepwell.step")
 
 OnUnknown = Literal["fail", "retry", "ask"]
 
@@ -55,7 +59,8 @@ class StepCall:
         self._failures = 0
         self._started_at = execution.clock.now()
         self._waited = False
-        self._once = False
+        # What to do when the outcome of a `once` step is not known; None for other steps.
+        self._on_unknown: OnUnknown | None = None
 
     def in_progress(self) -> RecordStep:
         """The entry that shows this step as running."""
@@ -82,7 +87,7 @@ class StepCall:
                 await self._back_off(0)
         while True:
             began = execution.clock.now()
-            if self._once:
+            if self._on_unknown is not None:
                 await execution.record(self.in_progress())
             else:
                 execution.writer.begun(self)
@@ -118,19 +123,21 @@ class StepCall:
     async def _failed(self, error: Exception, began: int) -> JournalRow | None:
         """Record a failure: the step's last, or one more attempt with a wait before the next."""
         execution = self._execution
+        if isinstance(error, StepTimedOut) and self._on_unknown in ("fail", "ask"):
+            return await self._unknown("It ran into its timeout and may still take effect.")
         self._failures += 1
         described = describe_failure(error, self._key)
         # The function did its work; doing it again would not make its result any better.
         hopeless = isinstance(error, ResultNotSerialisable | ResultTooLarge)
-        log = LogAttempt(
+        attempt = LogAttempt(
             execution.held, self._key, self._failures, described, began, execution.clock.now()
         )
         if hopeless or not self._retry.allows(error, self._failures):
             record = self.record("failed", None, described)
-            await execution.record(log, record)
+            await execution.record(attempt, record)
             return entry_of(record)
         delay = self._retry.delay(self._failures, execution.fraction())
-        await self._back_off(delay, log, self.record("retrying", None, described))
+        await self._back_off(delay, attempt, self.record("retrying", None, described))
         return None
 
     async def _back_off(self, delay: float, *failure: Change) -> None:
@@ -159,15 +166,18 @@ class StepCall:
         """Write the intent down first, so that an interruption is known to have happened."""
         if on_unknown not in ("fail", "retry", "ask"):
             raise InvalidInput(f"on_unknown must be fail, retry or ask, not {on_unknown!r}.")
-        interrupted = entry is not None and entry.status == "running"
-        if interrupted and on_unknown == "fail":
-            return await self._fail_unknown("It was interrupted, and may or may not have happened.")
-        if interrupted and on_unknown == "ask":
-            decided = await self._ask()
+        self._on_unknown = on_unknown
+        if entry is not None and entry.status == "running":
+            decided = await self._unknown("It was interrupted, and may or may not have happened.")
             if decided is not None:
                 return decided
-        self._once = True
         return await self.attempts(entry)
+
+    async def _unknown(self, reason: str) -> JournalRow | None:
+        """Nobody knows whether the step took effect; None to run it again."""
+        if self._on_unknown == "fail":
+            return await self._fail_unknown(reason)
+        return await self._ask() if self._on_unknown == "ask" else None
 
     async def _fail_unknown(self, reason: str) -> JournalRow:
         error = OutcomeUnknown(f"The outcome of step {self._key!r} is unknown. {reason}")
@@ -179,17 +189,26 @@ class StepCall:
     async def _ask(self) -> JournalRow | None:
         """Wait for somebody to say what became of the step; None to run it again."""
         execution = self._execution
-        opening = OpenWait(
-            execution.held, self._key, self._seq, "unknown", execution.clock.now(),
-            event=f"resolve:{self._key}",
-        )  # fmt: skip
-        answer = msgspec.json.decode(await self._wait(opening) or "null")
-        action = answer.get("action") if isinstance(answer, dict) else answer
-        if action == "retry":
-            return None
-        if action == "fail":
-            return await self._fail_unknown("It was resolved as failed.")
-        output = answer.get("output") if isinstance(answer, dict) else None
-        record = self.record("completed", encode_result(output, self._max_result_bytes), None)
-        await execution.record(record)
-        return entry_of(record)
+        companions: tuple[Change, ...] = ()
+        while True:
+            opening = OpenWait(
+                execution.held, self._key, self._seq, "unknown", execution.clock.now(),
+                event=f"resolve:{self._key}",
+            )  # fmt: skip
+            answer = msgspec.json.decode(await self._wait(opening, *companions) or "null")
+            action = answer.get("action") if isinstance(answer, dict) else answer
+            if action == "retry":
+                return None
+            if action == "fail":
+                return await self._fail_unknown("It was resolved as failed.")
+            if isinstance(answer, dict) and "output" in answer:
+                output = encode_result(answer["output"], self._max_result_bytes)
+                record = self.record("completed", output, None)
+                await execution.record(record)
+                return entry_of(record)
+            log.warning(
+                'Run %s: %r does not resolve step %r. Send {"action": "retry"}, '
+                '{"action": "fail"} or {"output": …}.',
+                execution.run_id, answer, self._key,
+            )  # fmt: skip
+            companions = (self.in_progress(),)  # the wait has served; it is opened anew

@@ -64,7 +64,8 @@ class Worker:
         self._lease_seconds = lease_seconds
         self._grace_seconds = grace_seconds
         self._max_result_bytes = max_result_bytes
-        self._program_threads = ThreadPoolExecutor(concurrency, "stepwell-program")
+        # As many again, for programs that are parked and stay warm.
+        self._program_threads = ThreadPoolExecutor(2 * concurrency, "stepwell-program")
         self._step_threads = ThreadPoolExecutor(max(concurrency, 8), "stepwell-step")
         self.id = ""
         self._active: dict[str, Execution] = {}
@@ -147,13 +148,14 @@ class Worker:
 
     async def _beat(self) -> None:
         """Renew the lease; a worker that cannot drops everything and begins anew."""
+        pause = self._lease_seconds / 3
         while True:
-            await sleep(self._clock, self._lease_seconds / 3)
+            await sleep(self._clock, pause)
             asked_at, worker_id = self._clock.now(), self.id
             alive: bool | None = None
             try:
                 alive = await asyncio.wait_for(
-                    self._store.heartbeat(worker_id, self._lease_seconds), self._lease_seconds
+                    self._store.heartbeat(worker_id, self._lease_seconds), self._lease_seconds / 3
                 )
                 if alive:
                     self._renewed_at = asked_at
@@ -161,6 +163,8 @@ class Worker:
                     self.look()
             except Exception as error:  # whatever it is, the next beat may go through
                 log.warning("Worker %s could not renew its lease: %r", self.id, error)
+            # In trouble it asks more often, so as to know by the end of the lease.
+            pause = self._lease_seconds / (3 if alive else 10)
             expired = self._clock.now() - self._renewed_at > self._lease_seconds * SECOND
             if alive is False or expired:
                 self._lose_lease(worker_id)

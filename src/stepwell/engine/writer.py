@@ -7,8 +7,16 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from stepwell.errors import StoreUnavailable
-from stepwell.kernel.changes import FENCED, GROUP_BITS, Change, ClaimRuns, Committed, RecordStep
+from stepwell.errors import ChangeBlocked, StoreUnavailable
+from stepwell.kernel.changes import (
+    FENCED,
+    GROUP_BITS,
+    CancelRun,
+    Change,
+    ClaimRuns,
+    Committed,
+    RecordStep,
+)
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.store import Store
 
@@ -17,6 +25,7 @@ log = logging.getLogger("stepwell.writer")
 # More changes than this wait for the next commit, so that a flood cannot hold up the loop.
 MAX_BATCH = 2000
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
+FIRST_BLOCKED, LONGEST_BLOCKED = 1.0, 15.0
 # How long a step runs before its row says so; one that is faster is written once.
 LAZY_SECONDS = 0.05
 
@@ -30,11 +39,18 @@ class InProgress(Protocol):
 class Unit:
     """Changes that stand or fall together, and who waits for them."""
 
-    __slots__ = ("changes", "future")
+    __slots__ = ("changes", "future", "pause")
 
     def __init__(self, changes: tuple[Change, ...], future: asyncio.Future[list[Any]]) -> None:
         self.changes = changes
         self.future = future
+        # How long it was put off last, in seconds, because something else was in its way.
+        self.pause = 0.0
+
+    def refuse(self, error: Exception) -> None:
+        if not self.future.done():
+            self.future.set_exception(error)
+            self.future.exception()  # nobody need be waiting
 
 
 class Writer:
@@ -44,6 +60,7 @@ class Writer:
         self._store = store
         self._heard = heard
         self._pending: list[Unit] = []
+        self._put_off: dict[Unit, Timer] = {}
         self._begun: dict[InProgress, None] = {}
         self._begun_timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -56,10 +73,13 @@ class Writer:
         if self.closed:
             future.set_exception(StoreUnavailable("This Stepwell is closed."))
             return future
-        self._pending.append(Unit(changes, future))
+        self._add(Unit(changes, future))
+        return future
+
+    def _add(self, unit: Unit) -> None:
+        self._pending.append(unit)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._commit_all())
-        return future
 
     def begun(self, step: InProgress) -> None:
         """A step has begun: say so, unless it ends within the blink of an eye."""
@@ -98,11 +118,11 @@ class Writer:
             await asyncio.wait([self._task], timeout=5)
             if self._task is not None:
                 self._task.cancel()
-                closed = StoreUnavailable("This Stepwell was closed before the change was durable.")
-                for unit in self._pending:
-                    if not unit.future.done():
-                        unit.future.set_exception(closed)
-                        unit.future.exception()
+        closed = StoreUnavailable("This Stepwell was closed before the change was durable.")
+        for unit in (*self._pending, *self._put_off):
+            unit.refuse(closed)
+        for timer in self._put_off.values():
+            timer.cancel()
 
     async def _commit_all(self) -> None:
         try:
@@ -160,7 +180,7 @@ class Writer:
                 if self.closed:
                     raise
                 for change in batch:
-                    if type(change) is ClaimRuns:
+                    if isinstance(change, ClaimRuns | CancelRun):
                         change.resent = True
                 log.warning("The store is away, trying again in %.2f s: %s", pause, error)
                 await sleep(self._store.clock, pause)
@@ -169,12 +189,30 @@ class Writer:
     async def _commit_piecewise(self, units: list[Unit], error: Exception) -> None:
         """One bad change must not fail its neighbours: halve until it stands alone."""
         if len(units) == 1:
-            if not units[0].future.done():
-                units[0].future.set_exception(error)
+            if isinstance(error, ChangeBlocked) and not self.closed:
+                self._try_later(units[0])
+            else:
+                units[0].refuse(error)
             return
         middle = len(units) // 2
         await self._commit(units[:middle])
         await self._commit(units[middle:])
+
+    def _try_later(self, unit: Unit) -> None:
+        """The others go on meanwhile, though each try holds them up for a moment."""
+        unit.pause = min(max(unit.pause * 2, FIRST_BLOCKED), LONGEST_BLOCKED)
+        log.warning(
+            "A change waits for a transaction outside of Stepwell; trying again in %g s: %s",
+            unit.pause,
+            ", ".join(type(change).__name__ for change in unit.changes),
+        )
+        clock = self._store.clock
+        at = clock.now() + int(unit.pause * SECOND)
+        self._put_off[unit] = clock.call_at(at, lambda: self._try_again(unit))
+
+    def _try_again(self, unit: Unit) -> None:
+        del self._put_off[unit]
+        self._add(unit)
 
 
 def fenced(outcomes: list[Any]) -> bool:

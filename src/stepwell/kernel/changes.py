@@ -51,6 +51,8 @@ class StartRun(msgspec.Struct, gc=False):
     ttl_at: int | None = None
     # (limit key, how many at once)
     limits: list[tuple[str, int]] = []
+    # The parent as its worker holds it, when its program starts a child.
+    held: Held | None = None
     # Journal entries a fork begins with: (key of the first step it leaves out, retry or not).
     fork_from_step: str | None = None
     fork_for_retry: bool = False
@@ -166,6 +168,12 @@ class CancelRun(msgspec.Struct, gc=False):
     run_id: str
     workspace_id: str
     cancelled_at: int
+    # Sent once more, because the acknowledgement was lost: it may have been this that did it.
+    resent: bool = False
+
+    def did(self, status: str, completed_at: int | None) -> bool:
+        """Whether a run that has ended so was ended by this very change."""
+        return self.resent and (status, completed_at) == ("cancelled", self.cancelled_at)
 
 
 class ClaimRuns(msgspec.Struct, gc=False):

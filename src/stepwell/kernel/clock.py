@@ -6,6 +6,7 @@ import asyncio
 import time
 from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
+from types import TracebackType
 from typing import Protocol
 
 SECOND = 1_000_000
@@ -85,6 +86,39 @@ async def sleep(clock: Clock, seconds: float) -> None:
         await done
     finally:
         timer.cancel()
+
+
+class TimeLimit:
+    """`async with TimeLimit(clock, seconds) as limit`: TimeoutError once that time has passed."""
+
+    def __init__(self, clock: Clock, seconds: float | None) -> None:
+        self._clock = clock
+        self._seconds = seconds
+        self._limit = asyncio.timeout(None)
+        self._timer: Timer | None = None
+
+    async def __aenter__(self) -> TimeLimit:
+        await self._limit.__aenter__()
+        if self._seconds is not None:
+            at = self._clock.now() + int(self._seconds * SECOND)
+            self._timer = self._clock.call_at(at, self._expire)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        if self._timer is not None:
+            self._timer.cancel()
+        await self._limit.__aexit__(kind, error, trace)
+
+    def _expire(self) -> None:
+        self._limit.reschedule(asyncio.get_running_loop().time())
+
+    @property
+    def passed(self) -> bool:
+        """Whether a TimeoutError is this limit's."""
+        return self._limit.expired()
 
 
 def moment(at: int) -> datetime:

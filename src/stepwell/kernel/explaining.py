@@ -7,6 +7,7 @@ from typing import Any
 import msgspec
 
 from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.limits import describe_limit
 from stepwell.kernel.run import ErrorInfo, Explanation, WorkerInfo
 from stepwell.kernel.states import ENDED
 
@@ -35,6 +36,8 @@ class RunFacts(msgspec.Struct):
     owner: str | None
     blocked_on: str | None
     limit_capacity: int | None
+    limit_taken: int
+    # Some of them, if there are very many.
     limit_holders: list[str]
     queued_ahead: int
     running_steps: list[str]
@@ -48,11 +51,10 @@ def explain(facts: RunFacts) -> Explanation:
     if facts.status in ENDED:
         return _ended(facts)
     if facts.blocked_on is not None and facts.due_at is None:
-        kind, _, name = facts.blocked_on.partition(":")
-        what = "runs of this definition" if kind == "definition" else f"runs with the key {name!r}"
+        what = describe_limit(facts.blocked_on)
         return Explanation(
             "slot",
-            f"Queued: {len(facts.limit_holders)} of {facts.limit_capacity} {what} are active, "
+            f"Queued: {facts.limit_taken} of {facts.limit_capacity} {what} are active, "
             f"{facts.queued_ahead} queued ahead.",
             {
                 "limit": facts.blocked_on,
@@ -81,6 +83,12 @@ def explain(facts: RunFacts) -> Explanation:
         return _waiting(facts)
     if facts.due_at is not None:
         at = to_datetime(facts.due_at)
+        if facts.status == "running":
+            return Explanation(
+                "suspect",
+                f"Taken up again at {at}, apart from others: it may have taken its worker down.",
+                {"due_at": at},
+            )
         return Explanation("delay", f"Starts at {at}.", {"due_at": at})
     return Explanation("unknown", "Nothing is known to wait for.", {})
 

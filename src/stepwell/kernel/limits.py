@@ -8,6 +8,13 @@ def definition_limit(workspace_id: str, definition: str) -> str:
     return f"definition:{workspace_id}/{definition}"
 
 
+def describe_limit(limit_key: str) -> str:
+    """What the limit counts, for people."""
+    kind, _, rest = limit_key.partition(":")
+    name = rest.partition("/")[2]
+    return f"runs of {name!r}" if kind == "definition" else f"runs with the key {name!r}"
+
+
 def key_limit(workspace_id: str, concurrency_key: str) -> str:
     """The limit of a `concurrency_key`."""
     return f"key:{workspace_id}/{concurrency_key}"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -34,6 +35,12 @@ def _step_name(value: str) -> str:
     if _REPEATED.search(name):
         raise InvalidName(f"The step name {name!r} ends like a repetition; leave out the '#'.")
     return name
+
+
+def check_time(value: Any, what: str) -> datetime:
+    if not isinstance(value, datetime):
+        raise InvalidInput(f"{what} must be a datetime, not {value!r}.")
+    return value
 
 
 def check_count(value: Any, what: str, least: int = 1) -> int:

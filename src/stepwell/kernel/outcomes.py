@@ -4,10 +4,8 @@ from __future__ import annotations
 
 import msgspec
 
+from stepwell.kernel.crashes import CRASH_LIMIT
 from stepwell.kernel.run import ErrorInfo
-
-# A step that takes its worker down so often in a row, without any progress, fails its run.
-CRASH_LIMIT = 5
 
 
 def error_text(type_: str, message: str, step: str | None = None) -> str:

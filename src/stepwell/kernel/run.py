@@ -40,6 +40,8 @@ class Run:
     started_at: datetime | None
     completed_at: datetime | None
     deadline_at: datetime | None
+    # How long it is kept after its end.
+    retention_seconds: int
     # What the idempotency keys of its steps begin with: the first run's id, across retries.
     key_base: str
 

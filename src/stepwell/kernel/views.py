@@ -15,7 +15,7 @@ from stepwell.kernel.run import Attempt, Run, Step, WorkerInfo
 RUN_COLUMNS = (
     "id", "status", "definition", "version", "attempt", "parent_run_id", "forked_from",
     "idempotency_key", "concurrency_key", "concurrency_limit", "priority", "created_at",
-    "started_at", "completed_at", "deadline_at", "key_base",
+    "started_at", "completed_at", "deadline_at", "retention_seconds", "key_base",
 )  # fmt: skip
 
 
@@ -23,7 +23,7 @@ def run_from_row(row: Sequence[Any]) -> Run:
     (
         id_, status, definition, version, attempt, parent_run_id, forked_from, idempotency_key,
         concurrency_key, concurrency_limit, priority, created_at, started_at, completed_at,
-        deadline_at, key_base, input_, output, error,
+        deadline_at, retention_seconds, key_base, input_, output, error,
     ) = row  # fmt: skip
     return Run(
         id=id_,
@@ -44,6 +44,7 @@ def run_from_row(row: Sequence[Any]) -> Run:
         started_at=to_datetime(started_at),
         completed_at=to_datetime(completed_at),
         deadline_at=to_datetime(deadline_at),
+        retention_seconds=retention_seconds,
         key_base=key_base or id_,
     )
 

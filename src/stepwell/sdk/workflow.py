@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, overload
 
-from stepwell.errors import InvalidInput
+from stepwell.errors import DuplicateDefinition, InvalidInput
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.names import check_count, check_text
 from stepwell.kernel.retry import Retry
+from stepwell.store import DefinitionRow
 
 
 class Workflow:
@@ -47,6 +48,18 @@ class Workflow:
     def program(self) -> str:
         """What a worker must have to execute runs of this."""
         return f"code:{self.name}@{self.version}"
+
+    def row(self) -> DefinitionRow:
+        """The workflow as a store registers it."""
+        return DefinitionRow(
+            name=self.name,
+            version=self.version,
+            kind="code",
+            program=self.program,
+            retention_seconds=self.retention_seconds,
+            max_concurrent_runs=self.max_concurrent_runs,
+            deadline_seconds=self.deadline_seconds,
+        )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
         """Call the function itself, as tests of it may want to."""
@@ -99,3 +112,19 @@ def workflow(
         )
 
     return decorate if function is None else decorate(function)
+
+
+def registry(workflows: Iterable[Workflow]) -> dict[tuple[str, int], Workflow]:
+    """Workflows by name and version; no two may have the same."""
+    found: dict[tuple[str, int], Workflow] = {}
+    for each in workflows:
+        if not isinstance(each, Workflow):
+            raise InvalidInput(f"workflows takes what @workflow made, not {each!r}.")
+        key = (each.name, each.version)
+        if key in found and found[key] is not each:
+            raise DuplicateDefinition(
+                f"Two workflows are called {each.name!r} version {each.version}. "
+                "Give one of them another name or version."
+            )
+        found[key] = each
+    return found

@@ -29,7 +29,6 @@ PASSING = (
     asyncpg.IdleSessionTimeoutError,
     asyncpg.InsufficientResourcesError,  # connections, memory, disk
     asyncpg.QueryCanceledError,
-    asyncpg.LockNotAvailableError,
     asyncpg.ReadOnlySQLTransactionError,  # a former primary, after a failover
     asyncpg.TransactionRollbackError,  # deadlocks, serialization failures
     asyncpg.InternalClientError,  # a connection that was closed in the middle of something
@@ -63,7 +62,7 @@ class Address:
     async def connect(self, **settings: str) -> asyncpg.Connection:
         """One connection with Stepwell's schema first on its path; raises StepwellError."""
         try:
-            return await asyncpg.connect(
+            db = await asyncpg.connect(
                 self._dsn,
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS,
@@ -76,6 +75,12 @@ class Address:
                     **settings,
                 },
             )
+            # Whoever set this to off for the database or the role did not think of Stepwell.
+            await db.fetch(
+                """SELECT set_config('synchronous_commit', 'on', false)
+                   WHERE current_setting('synchronous_commit') = 'off'"""
+            )
+            return db
         except _REFUSED as error:
             raise Refused(
                 f"PostgreSQL refuses to open the database {self.shown}: {error}. Check user, "

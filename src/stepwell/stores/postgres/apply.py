@@ -32,7 +32,7 @@ from stepwell.stores.postgres.claim import claim, peek
 from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.ending import cancel_runs, end_alone, end_runs, trees
 from stepwell.stores.postgres.immediate import fits, start_and_take
-from stepwell.stores.postgres.locking import event_name, limit_name, lock
+from stepwell.stores.postgres.locking import event_name, limit_name, lock, lock_names
 from stepwell.stores.postgres.starting import start_runs
 
 log = logging.getLogger("stepwell.postgres")
@@ -158,7 +158,7 @@ async def _lock(db: asyncpg.Connection, by_kind: dict[type[Any], Found]) -> Lock
     events = [c for _, c in by_kind.get(EmitEvent, ())]
     if events:
         # Only with their names locked does it stay true who waits for these events.
-        await lock(db, names, [], ending)
+        await lock_names(db, names, ending)
         names = {}
         run_ids.update(row[1] for row in await waiting.waiting_for(db, events))
     locked = await lock(db, names, run_ids, ending) if names or run_ids else {}

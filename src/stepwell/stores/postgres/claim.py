@@ -19,6 +19,8 @@ from stepwell.stores.postgres.columns import pack_texts, texts
 
 # More candidates than there is room for, in case other workers have locked the first ones.
 SPARE = 50
+# When to look again at what others had locked: they are done by then, or hold it for long.
+PASSED_OVER_MICROS = 50_000
 
 # (program, priority) of all live runs this worker can execute.
 LANES = """lanes (program, priority) AS (
@@ -52,7 +54,8 @@ ANYTHING_DUE = f"""EXISTS (SELECT FROM runs WHERE {_NEWS}) OR EXISTS (
 LEASED = "EXISTS (SELECT FROM workers WHERE id = $1 AND expires_at > $2)"
 
 _TAKE = """UPDATE runs r SET status = 'running', owner = $1, fence = r.fence + 1, due_at = NULL,
-       blocked_on = NULL, started_at = coalesce(r.started_at, $2), expires_at = r.deadline_at"""
+       blocked_on = NULL, started_at = coalesce(r.started_at, $2), claimed_at = $2,
+       expires_at = r.deadline_at"""
 
 _INPUT = "(SELECT body FROM payloads WHERE run_id = f.id AND kind = 'input')"
 
@@ -96,8 +99,9 @@ async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Clai
     found: list[Any] = sorted((row[6:] for row in rows if row[6] is not None), key=_order)
     # Whether others were at work on something that is due: they may leave some of it.
     passed_over = seen > 0 and locked == 0
+    called = Committed([])
     if limited:
-        admitted, busy = await admit(db, limited, ask.now, done)
+        admitted, busy = await admit(db, limited, ask.now, called)
         found += await _take(db, ask, admitted)
         passed_over = passed_over or busy
     found += await _take(db, ask, forgotten)
@@ -106,9 +110,11 @@ async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Clai
         found = told + found
         passed_over = passed_over or len(told) < news
     runs = await _load(db, found, ask.now)
-    more = locked == ask.limit > 0 or 0 < locked < seen
+    # Whoever was called up in place of another may stand before what was picked.
+    more = locked == ask.limit > 0 or 0 < locked < seen or called.due
+    done.due = done.due or called.due
     if passed_over:
-        next_at = ask.now
+        next_at = ask.now + PASSED_OVER_MICROS
     return Claimed(runs, None if more else next_at, more)
 
 

@@ -32,6 +32,9 @@ WRITER_SETTINGS = {
     "enable_mergejoin": "off",
     # A process that is stopped in the middle of a batch must not hold its locks for long.
     "idle_in_transaction_session_timeout": "10000",
+    # Other batches are done in no time; who waits longer, waits for a transaction of a caller's
+    # own (`start(connection=…)`) or of somebody at a console. The rest must not wait for that.
+    "lock_timeout": "1000",
 }
 
 

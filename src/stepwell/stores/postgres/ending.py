@@ -163,6 +163,7 @@ class Tree(NamedTuple):
     run_id: str
     status: str
     owner: str | None
+    completed_at: int | None
 
     @property
     def living(self) -> bool:
@@ -181,7 +182,7 @@ async def trees(db: asyncpg.Connection, changes: Sequence[CancelRun]) -> list[Tr
                UNION
                SELECT t.root, r.id FROM tree t CROSS JOIN LATERAL (
                    SELECT id FROM runs WHERE parent_run_id = t.id OFFSET 0) r)
-           SELECT t.root, r.workspace_id, r.id, r.status, r.owner
+           SELECT t.root, r.workspace_id, r.id, r.status, r.owner, r.completed_at
            FROM tree t CROSS JOIN LATERAL (SELECT * FROM runs WHERE id = t.id OFFSET 0) r""",
         [change.run_id for change in asked],
         [change.workspace_id for change in asked],
@@ -201,7 +202,9 @@ async def cancel_runs(
         tree = by_root.get((change.run_id, change.workspace_id), [])
         root = next((run for run in tree if run.run_id == change.run_id), None)
         if root is None or not root.living or root.run_id in endings:
-            done.outcomes[index] = None if root is None else False
+            done.outcomes[index] = (
+                None if root is None else change.did(root.status, root.completed_at)
+            )
             continue
         for run in tree:
             if run.living and run.run_id not in endings:

@@ -30,6 +30,33 @@ def limit_name(limit_key: str) -> str:
     return f"stepwell:limit:{limit_key}"
 
 
+def _named(ending: str) -> str:
+    """Locks the names $1, $2 and those of all limits of runs that are ending, in order."""
+    return f"""names AS (
+           SELECT hashtextextended(n.name, 0) AS hash, n.alone
+           FROM unnest($1::text[], $2::boolean[]) AS n (name, alone)
+           UNION ALL
+           SELECT hashtextextended('stepwell:limit:' || l.limit_key, 0), true
+           FROM limits l WHERE l.run_id = ANY({texts(ending)})
+       ), named AS MATERIALIZED (
+           SELECT CASE WHEN alone THEN pg_advisory_xact_lock(hash)::text
+                       ELSE pg_advisory_xact_lock_shared(hash)::text END
+           FROM (SELECT hash, bool_or(alone) AS alone FROM names GROUP BY hash ORDER BY hash) n
+       )"""
+
+
+async def lock_names(
+    db: asyncpg.Connection, names: Mapping[str, bool], ending: Collection[str]
+) -> None:
+    """Lock names only, for whoever has to look before it knows which runs to lock."""
+    await db.fetch(
+        f"WITH {_named('$3')} SELECT count(*) FROM named",
+        list(names),
+        list(names.values()),
+        pack_texts(list(ending)),
+    )
+
+
 async def lock(
     db: asyncpg.Connection,
     names: Mapping[str, bool],
@@ -41,17 +68,7 @@ async def lock(
     Returns the locked runs (id, owner, fence, status, workspace_id) as they are by now.
     """
     rows = await db.fetch(
-        f"""WITH names AS (
-               SELECT hashtextextended(n.name, 0) AS hash, n.alone
-               FROM unnest($1::text[], $2::boolean[]) AS n (name, alone)
-               UNION ALL
-               SELECT hashtextextended('stepwell:limit:' || l.limit_key, 0), true
-               FROM limits l WHERE l.run_id = ANY({texts("$4")})
-           ), named AS MATERIALIZED (
-               SELECT CASE WHEN alone THEN pg_advisory_xact_lock(hash)::text
-                           ELSE pg_advisory_xact_lock_shared(hash)::text END
-               FROM (SELECT hash, bool_or(alone) AS alone FROM names GROUP BY hash ORDER BY hash) n
-           )
+        f"""WITH {_named("$4")}
            SELECT r.id, r.owner, r.fence, r.status, r.workspace_id FROM runs r
            WHERE (SELECT count(*) FROM named) >= 0
              AND r.id = ANY(ARRAY(

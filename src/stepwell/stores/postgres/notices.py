@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
 from functools import partial
 from typing import Any
 
@@ -16,6 +15,7 @@ import asyncpg
 
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import Committed
+from stepwell.store import Notice
 from stepwell.stores.postgres.address import FIRST_PAUSE, LONGEST_PAUSE, Address
 from stepwell.stores.postgres.connections import Pool
 
@@ -31,14 +31,12 @@ class Notices:
     def __init__(self, address: Address, pool: Pool) -> None:
         self._address = address
         self._pool = pool
-        self._notice: Callable[[str], None] | None = None
+        self._notice: Notice | None = None
         self._listener: asyncio.Task[None] | None = None
         self._sender: asyncio.Task[None] | None = None
         self._to_send: dict[str, None] = {}
-        # Workers of this process; only their runs are stopped from outside.
-        self.workers: set[str] = set()
 
-    def watch(self, notice: Callable[[str], None]) -> None:
+    def watch(self, notice: Notice) -> None:
         if self._listener is None:
             self._notice = notice
             self._listener = asyncio.get_running_loop().create_task(self._listen())
@@ -83,7 +81,7 @@ class Notices:
                     db.add_termination_listener(lambda _, gone=gone: gone.set())
                     await db.add_listener(CHANNEL, self._heard)
                     pause = FIRST_PAUSE
-                    self._tell("")  # whatever was said before, nobody heard here
+                    self._tell(None)  # whatever was said before, nobody heard here
                     await gone.wait()
                 except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                     pass
@@ -96,13 +94,11 @@ class Notices:
         if pid in self._pool.pids:
             return
         run_id, _, owner = str(payload).partition(" ")
-        # A run of another worker's may have been claimed here since it was stopped there.
-        if not owner or owner in self.workers:
-            self._tell(run_id)
+        self._tell((run_id, owner or None) if run_id else None)
 
-    def _tell(self, run_id: str) -> None:
+    def _tell(self, stopped: tuple[str, str | None] | None) -> None:
         if self._notice is not None:
-            self._notice(run_id)
+            self._notice(stopped)
 
 
 async def _notify(db: asyncpg.Connection, notices: list[str]) -> None:

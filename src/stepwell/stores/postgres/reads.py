@@ -22,6 +22,7 @@ from stepwell.kernel.views import (
 )
 from stepwell.store import DefinitionRow, RunFilter
 from stepwell.stores.postgres.columns import Columns, pack_texts, packable, texts
+from stepwell.stores.postgres.limits import TAKEN
 
 # How many runs at a time are looked through when the filter cannot be put into SQL.
 CHUNK = 200
@@ -46,7 +47,8 @@ async def get_runs(
 
 async def ended(db: asyncpg.Connection, run_ids: Sequence[str]) -> list[str]:
     rows = await db.fetch(
-        f"SELECT id FROM runs WHERE id = ANY({texts('$1')}) AND completed_at IS NOT NULL",
+        f"""SELECT g.id FROM unnest({texts("$1")}) AS g (id) WHERE NOT EXISTS (
+                SELECT FROM runs r WHERE r.id = g.id AND r.completed_at IS NULL)""",
         pack_texts(run_ids),
     )
     return [row[0] for row in rows]
@@ -174,15 +176,16 @@ async def facts(
     db: asyncpg.Connection, workspace_id: str, run_id: str, now: int
 ) -> RunFacts | None:
     row = await db.fetchrow(
-        """SELECT r.id, r.definition, r.version, r.program, r.status, r.due_at, r.owner,
+        f"""SELECT r.id, r.definition, r.version, r.program, r.status, r.due_at, r.owner,
                   r.blocked_on, l.capacity,
                   (SELECT array_agg(slot) FROM (
                       SELECT DISTINCT slot FROM limits WHERE limit_key = r.blocked_on
                          AND admitted AND capacity IS NOT NULL ORDER BY slot LIMIT 20) s),
                   (SELECT count(*) FROM runs q WHERE q.blocked_on = r.blocked_on
                       AND (q.priority > r.priority OR q.priority = r.priority AND q.id < r.id)),
-                  (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')
-           FROM runs r LEFT JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
+                  (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error'), {TAKEN}
+           FROM runs r CROSS JOIN LATERAL (SELECT r.blocked_on AS key) k
+           LEFT JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
            WHERE r.id = $1 AND r.workspace_id = $2""",
         run_id,
         workspace_id,
@@ -209,6 +212,7 @@ async def facts(
         owner=row[6],
         blocked_on=row[7],
         limit_capacity=row[8],
+        limit_taken=row[12],
         limit_holders=row[9] or [],
         queued_ahead=row[10],
         running_steps=[step[0] for step in running],

@@ -103,7 +103,7 @@ async def enter_limits(
 ) -> Collection[str]:
     """File new runs under their limits; the limits in whose queues they now stand.
 
-    A child shares whatever slots its parent has. Without `queue`, a run stays due and takes
+    A child shares the slots above it that are in use. Without `queue`, a run stays due and takes
     its place in the queue, if it must, when a worker comes to it.
     """
     children = [s for s in starts if s.parent_run_id is not None]
@@ -114,7 +114,9 @@ async def enter_limits(
                FROM unnest($1::text[], $2::text[]) AS g (id, parent_run_id)
                CROSS JOIN LATERAL (
                    SELECT limit_key, slot FROM stepwell.limits
-                   WHERE run_id = g.parent_run_id OFFSET 0) l""",
+                   WHERE run_id = g.parent_run_id OFFSET 0) l
+               WHERE (SELECT true FROM stepwell.limits t WHERE t.limit_key = l.limit_key
+                         AND t.slot = l.slot AND t.admitted AND t.capacity IS NOT NULL LIMIT 1)""",
             [s.id for s in children],
             [s.parent_run_id for s in children],
         )

@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
 from asyncpg.pool import PoolConnectionProxy
 
-from stepwell.errors import InvalidInput, StoreUnavailable
+from stepwell.errors import ChangeBlocked, InvalidInput, StoreUnavailable
 from stepwell.kernel.changes import Change, Claimed, ClaimRuns, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.limits import definition_limit
 from stepwell.kernel.run import Run, Step, WorkerInfo
-from stepwell.store import DefinitionRow, RunFilter, WorkerRow
+from stepwell.store import DefinitionRow, Notice, RunFilter, WorkerRow
 from stepwell.stores.postgres import reads, schema, starting
 from stepwell.stores.postgres.address import Address, patiently
 from stepwell.stores.postgres.apply import apply
 from stepwell.stores.postgres.connections import WRITER_SETTINGS, Line, Pool
 from stepwell.stores.postgres.limits import wake_queued
-from stepwell.stores.postgres.locking import limit_name, lock
+from stepwell.stores.postgres.locking import limit_name, lock_names
 from stepwell.stores.postgres.lookups import Lookups
 from stepwell.stores.postgres.notices import Notices
 from stepwell.stores.postgres.sweep import sweep
@@ -85,7 +85,12 @@ class PostgresStore:
             if now is not None:
                 await self._sweep(now)
             await self._writer.plan_again(len(batch))
-            done = await self._writer.run(lambda db: apply(db, batch, expectant=self._expectant))
+            try:
+                done = await self._writer.run(
+                    lambda db: apply(db, batch, expectant=self._expectant)
+                )
+            except asyncpg.LockNotAvailableError as error:
+                raise ChangeBlocked(f"PostgreSQL: {error}.") from error
             for outcome in done.outcomes:
                 if isinstance(outcome, Claimed):
                     self._expectant = outcome.more
@@ -100,11 +105,11 @@ class PostgresStore:
             await self._writer.run(lambda db: sweep(db, now, self._swept))
         except StoreUnavailable:
             raise
-        except Exception:
+        except Exception as error:
             # The batch has nothing to do with it, and the next sweep comes soon.
-            log.exception("A sweep failed.")
+            log.warning("A sweep failed and is tried again soon: %r", error)
 
-    def watch(self, notice: Callable[[str], None]) -> None:
+    def watch(self, notice: Notice) -> None:
         self._notices.watch(notice)
 
     def announce(self, committed: Committed) -> None:
@@ -128,7 +133,6 @@ class PostgresStore:
     async def enlist(self, worker: WorkerRow) -> None:
         now = self.clock.now()
         expires = now + int(worker.lease_seconds * SECOND)
-        self._notices.workers.add(worker.id)
         await self._pool.run(
             lambda db: db.execute(
                 """INSERT INTO workers VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
@@ -215,6 +219,18 @@ class PostgresStore:
 
         return await self._pool.run(work)
 
+    async def prune_events(self, before: int, limit: int) -> int:
+        rows = await self._pool.run(
+            lambda db: db.fetch(
+                """DELETE FROM events WHERE id = ANY(ARRAY(
+                       SELECT id FROM events WHERE run_id IS NULL AND created_at < $1
+                       ORDER BY created_at LIMIT $2)) RETURNING id""",
+                before,
+                limit,
+            )
+        )
+        return len(rows)
+
     async def take_duty(self, name: str, worker_id: str, seconds: float) -> bool:
         now = self.clock.now()
         taken = await self._pool.run(
@@ -256,7 +272,7 @@ async def _register(
         if d.max_concurrent_runs is not None
     }
     if keys:
-        await lock(db, {limit_name(key): True for key in keys}, [], [])
+        await lock_names(db, {limit_name(key): True for key in keys}, [])
     # In order, so that processes that start at the same time do not wait for each other in turn.
     await db.executemany(
         """INSERT INTO definitions VALUES ($1, $2, $3, $4, $5, $6, $7, $8)

@@ -8,25 +8,17 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
-from typing import NamedTuple
 
 import asyncpg
 
 from stepwell.kernel.changes import Committed
-from stepwell.kernel.outcomes import CRASH_LIMIT, crash_loop_error, deadline_error, ttl_error
+from stepwell.kernel.crashes import Stopped, Verdict, judge
+from stepwell.kernel.outcomes import crash_loop_error, deadline_error, ttl_error
 from stepwell.stores.postgres.ending import Ending, finish
 from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
-from stepwell.stores.postgres.locking import limit_name, lock
+from stepwell.stores.postgres.locking import limit_name, lock, lock_names
 
 SWEEP_LIMIT = 500
-
-
-class Stopped(NamedTuple):
-    """A run whose worker is gone: how often in a row, at how many recorded steps."""
-
-    run_id: str
-    crashes: int
-    progress: int
 
 
 async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> None:
@@ -58,7 +50,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> None:
     assert row is not None
     dead, late, queues = row
     for worker_id in dead or ():
-        looping: list[Stopped] = []
+        looping: list[Verdict] = []
         await _alone(db, partial(_take_over, db, worker_id, now, done, looping))
         if looping:
             await _alone(db, partial(_end_looping, db, worker_id, looping, now, done))
@@ -78,7 +70,7 @@ async def _alone(db: asyncpg.Connection, work: Callable[[], Awaitable[None]]) ->
 
 
 async def _take_over(
-    db: asyncpg.Connection, worker_id: str, now: int, done: Committed, looping: list[Stopped]
+    db: asyncpg.Connection, worker_id: str, now: int, done: Committed, looping: list[Verdict]
 ) -> None:
     """Make the runs of a worker whose lease has passed due again, but those that are `looping`."""
     # A lease that is locked is being renewed, or claimed under, at this moment.
@@ -90,9 +82,8 @@ async def _take_over(
     if not free and await db.fetchval("SELECT true FROM workers WHERE id = $1", worker_id):
         return
     rows = await db.fetch(
-        """SELECT h.id, CASE WHEN h.crash_progress = p.progress THEN h.crashes + 1 ELSE 1 END,
-                  p.progress
-           FROM (SELECT id, crashes, crash_progress FROM runs WHERE owner = $1
+        """SELECT h.id, h.crashes, h.crash_progress, p.progress, h.claimed_at
+           FROM (SELECT id, crashes, crash_progress, claimed_at FROM runs WHERE owner = $1
                  ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED) h
            CROSS JOIN LATERAL (
                SELECT count(*)::integer AS progress FROM steps
@@ -100,25 +91,26 @@ async def _take_over(
         worker_id,
         SWEEP_LIMIT,
     )
-    stopped = [Stopped(*row) for row in rows]
-    looping += [run for run in stopped if run.crashes >= CRASH_LIMIT]
-    taken = [run for run in stopped if run.crashes < CRASH_LIMIT]
+    verdicts = judge([Stopped(*row) for row in rows], now)
+    looping += [run for run in verdicts if run.looping]
+    taken = [run for run in verdicts if not run.looping]
     if taken:
         await _count_crash(db, taken)
         ids = [run.run_id for run in taken]
-        await db.fetch("UPDATE runs SET owner = NULL, due_at = $2 WHERE id = ANY($1)", ids, now)
+        await db.fetch("UPDATE runs SET owner = NULL WHERE id = ANY($1)", ids)
         done.due = True
         done.stopped.extend((run_id, worker_id) for run_id in ids)
     await _strike_off(db, worker_id)
 
 
-async def _count_crash(db: asyncpg.Connection, stopped: Sequence[Stopped]) -> None:
+async def _count_crash(db: asyncpg.Connection, verdicts: Sequence[Verdict]) -> None:
     await db.fetch(
         """UPDATE runs r SET attempt = r.attempt + 1, crashes = g.crashes,
-               crash_progress = g.progress
-           FROM unnest($1::text[], $2::integer[], $3::integer[]) AS g (id, crashes, progress)
+               crash_progress = g.progress, due_at = g.due_at
+           FROM unnest($1::text[], $2::integer[], $3::integer[], $4::bigint[])
+               AS g (id, crashes, progress, due_at)
            WHERE r.id = ANY($1) AND r.id = g.id""",
-        *zip(*stopped, strict=True),
+        *zip(*verdicts, strict=True),
     )
 
 
@@ -133,7 +125,7 @@ async def _strike_off(db: asyncpg.Connection, worker_id: str) -> None:
 async def _end_looping(
     db: asyncpg.Connection,
     worker_id: str,
-    looping: Sequence[Stopped],
+    looping: Sequence[Verdict],
     now: int,
     done: Committed,
 ) -> None:
@@ -181,5 +173,5 @@ async def _expire(
 
 async def _unblock(db: asyncpg.Connection, keys: Sequence[str], now: int, done: Committed) -> None:
     """The safety net under the calls of `wake_queued`: queues whose limits have room."""
-    await lock(db, {limit_name(key): True for key in keys}, [], [])
+    await lock_names(db, {limit_name(key): True for key in keys}, [])
     await wake_queued(db, keys, now, done)

@@ -20,6 +20,7 @@ from stepwell.kernel.changes import (
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.outcomes import child_result
+from stepwell.kernel.signals import hand_out
 from stepwell.kernel.states import ENDED
 from stepwell.stores.postgres.columns import Columns, pack_texts, texts
 from stepwell.stores.postgres.ending import Result, end_waits
@@ -115,7 +116,7 @@ async def _look_back(db: asyncpg.Connection, change: OpenWait, done: Committed) 
         """SELECT payload FROM events
            WHERE workspace_id = (SELECT workspace_id FROM waits WHERE run_id = $1 AND key = $2
                                     AND ended_at IS NULL)
-             AND type = $3 AND run_id IS NULL AND created_at >= $4 ORDER BY id""",
+             AND type = $3 AND run_id IS NULL AND created_at >= $4 ORDER BY created_at, id""",
         change.held.run_id,
         change.key,
         change.event,
@@ -156,6 +157,7 @@ async def send_signals(
 ) -> None:
     """Buffer signals, and hand each to the first of the run's waits that it matches."""
     changes: list[SendSignal] = []
+    late: list[tuple[int, str]] = []
     for index, change in found:
         run = locked.get(change.run_id)
         known = run is not None and run["workspace_id"] == change.workspace_id
@@ -163,6 +165,14 @@ async def send_signals(
         done.outcomes[index] = living if known else None
         if living:
             changes.append(change)
+        elif known:
+            late.append((index, change.id))
+    if late:
+        # One that is there already was sent before, and its acknowledgement lost.
+        ids = [event_id for _, event_id in late]
+        sent = {row[0] for row in await db.fetch("SELECT id FROM events WHERE id = ANY($1)", ids)}
+        for index, event_id in late:
+            done.outcomes[index] = event_id in sent
     if not changes:
         return
     waits = await db.fetch(
@@ -170,7 +180,7 @@ async def send_signals(
             WHERE run_id = ANY({texts("$1")}) AND ended_at IS NULL ORDER BY run_id, seq""",
         pack_texts(list({change.run_id for change in changes})),
     )
-    taken = _hand_out(changes, waits)
+    taken = hand_out(changes, waits)
     rows = await db.fetch(
         f"""INSERT INTO events (id, workspace_id, type, run_id, payload, created_at, consumed_by)
             {_SIGNALS.sql} ON CONFLICT DO NOTHING RETURNING id""",
@@ -185,28 +195,12 @@ async def send_signals(
         # Some were sent before, and their acknowledgement lost: they have had their wait.
         new = {row[0] for row in rows}
         changes = [change for change in changes if change.id in new]
-        taken = _hand_out(changes, waits)
+        taken = hand_out(changes, waits)
         await _consume(db, taken)
     results = [
         Result(c.run_id, taken[c.id], c.payload, c.created_at) for c in changes if c.id in taken
     ]
     await end_waits(db, results, done)
-
-
-def _hand_out(changes: list[SendSignal], waits: list[asyncpg.Record]) -> dict[str, str]:
-    """Which wait takes which signal."""
-    open_by_run: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
-    for run_id, event, key, match in waits:
-        open_by_run.setdefault((run_id, event), []).append((key, match))
-    taken: dict[str, str] = {}
-    for change in changes:
-        candidates = open_by_run.get((change.run_id, change.type), [])
-        for key, match in candidates:
-            if match is None or contains(decode(change.payload), decode(match)):
-                taken[change.id] = key
-                candidates.remove((key, match))
-                break
-    return taken
 
 
 async def waiting_for(db: asyncpg.Connection, changes: Iterable[EmitEvent]) -> list[Any]:

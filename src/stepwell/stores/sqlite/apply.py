@@ -30,21 +30,14 @@ from stepwell.kernel.states import ENDED
 from stepwell.stores.sqlite import waiting
 from stepwell.stores.sqlite.claim import claim
 from stepwell.stores.sqlite.ending import Ending, finish
-from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack
+from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack, writing
 from stepwell.stores.sqlite.starting import start
 
 
 def apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
     """Apply the batch and make it durable, or raise and leave nothing."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
-        done = _apply(db, batch)
-        db.execute("COMMIT")
-    except BaseException:
-        if db.in_transaction:
-            db.execute("ROLLBACK")
-        raise
-    return done
+    with writing(db):
+        return _apply(db, batch)
 
 
 def _apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
@@ -186,12 +179,12 @@ def _cancel_runs(db: apsw.Connection, found: list[tuple[int, CancelRun]], done: 
     for index, change in found:
         root = one(
             db,
-            "SELECT status FROM runs WHERE id = ? AND workspace_id = ?",
+            "SELECT status, completed_at FROM runs WHERE id = ? AND workspace_id = ?",
             change.run_id,
             change.workspace_id,
         )
         if root is None or root[0] in ENDED:
-            done.outcomes[index] = None if root is None else False
+            done.outcomes[index] = None if root is None else change.did(*root)
             continue
         living = all_rows(
             db,

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Any
 
 import apsw
-import msgspec
 
 from stepwell.kernel.changes import (
     Claimed,
@@ -15,17 +14,11 @@ from stepwell.kernel.changes import (
     JournalRow,
     WaitRow,
 )
-from stepwell.kernel.outcomes import (
-    CRASH_LIMIT,
-    crash_loop_error,
-    deadline_error,
-    ttl_error,
-)
+from stepwell.kernel.crashes import Stopped, judge
+from stepwell.kernel.outcomes import crash_loop_error, deadline_error, ttl_error
 from stepwell.stores.sqlite.ending import Ending, finish, slots_taken, wake_queued
-from stepwell.stores.sqlite.rows import all_rows, one, pack, run, unpack
+from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
 
-_journal = msgspec.json.Decoder(list[JournalRow]).decode
-_waits = msgspec.json.Decoder(list[WaitRow]).decode
 SWEEP_LIMIT = 500
 _LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
 
@@ -47,15 +40,19 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
         pack(ask.known),
     )
     lanes = _lanes(db, ask)
-    picked, more = _pick(db, ask, lanes, done) if ask.limit > 0 else ([], False)
+    called = Committed([])
+    picked, more = _pick(db, ask, lanes, called) if ask.limit > 0 else ([], False)
+    if called.due:  # whoever was called up in place of another may stand before what was picked
+        done.due = more = True
     if ask.sweep or ask.resent:
         picked += _forgotten(db, ask)
     if picked:
         run(
             db,
-            """UPDATE runs SET status = 'running', owner = ?, fence = fence + 1, due_at = NULL,
-                   blocked_on = NULL, started_at = coalesce(started_at, ?), expires_at = deadline_at
-               WHERE id IN (SELECT value FROM json_each(?))""",
+            """UPDATE runs SET status = 'running', owner = ?1, fence = fence + 1, due_at = NULL,
+                   blocked_on = NULL, started_at = coalesce(started_at, ?2), claimed_at = ?2,
+                   expires_at = deadline_at
+               WHERE id IN (SELECT value FROM json_each(?3))""",
             ask.worker_id,
             ask.now,
             pack(picked),
@@ -84,7 +81,7 @@ def _forgotten(db: apsw.Connection, ask: ClaimRuns) -> list[str]:
 
 def _lanes(db: apsw.Connection, ask: ClaimRuns) -> list[tuple[int, str]]:
     """(priority, program) of all live runs this worker can execute, highest priority first."""
-    rows = unpack(
+    found = unpack(
         db,
         """WITH RECURSIVE lanes (program, priority) AS (
                SELECT p.value, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
@@ -100,7 +97,7 @@ def _lanes(db: apsw.Connection, ask: ClaimRuns) -> list[tuple[int, str]]:
         ask.workspace_id,
         pack(ask.programs),
     )
-    return sorted(((row[0], row[1]) for row in rows), reverse=True)
+    return sorted(((row[0], row[1]) for row in found), reverse=True)
 
 
 def _pick(
@@ -168,19 +165,18 @@ def _admit(
 def _load(db: apsw.Connection, picked: list[str], nudged: set[str], now: int) -> list[ClaimedRun]:
     """The claimed runs in order, with input, journal and waits."""
     ids = pack([*nudged, *picked])
-    rows = unpack(
+    found = rows(
         db,
-        """SELECT json_group_array(json_array(r.id, r.definition, r.version, r.program, r.fence,
-               r.attempt, p.body, r.created_at, r.deadline_at, r.idempotency_key, r.key_base,
-               r.forked_from))
-           FROM json_each(?) c CROSS JOIN runs r ON r.id = c.value
+        """r.id, r.definition, r.version, r.program, r.fence, r.attempt, p.body, r.created_at,
+           r.deadline_at, r.idempotency_key, r.key_base, r.forked_from""",
+        """FROM json_each(?) c CROSS JOIN runs r ON r.id = c.value
            JOIN payloads p ON p.run_id = r.id AND p.kind = 'input'""",
         ids,
     )
     runs: list[ClaimedRun] = []
     # The first claim of a run finds nothing recorded, unless the run began as a fork.
     known: dict[str, ClaimedRun] = {}
-    for row in rows:
+    for row in found:
         claimed = ClaimedRun(*row[:11])
         claimed.nudge = claimed.id in nudged
         runs.append(claimed)
@@ -188,14 +184,14 @@ def _load(db: apsw.Connection, picked: list[str], nudged: set[str], now: int) ->
             known[claimed.id] = claimed
     if known:
         replayed = pack([run_id for run_id in known if run_id not in nudged])
-        for run_id, journal in all_rows(
+        for row in rows(
             db,
-            """SELECT run_id, json_group_array(json_array(key, seq, position, kind, status,
-                   attempts, output, error, started_at, completed_at))
-               FROM steps WHERE run_id IN (SELECT value FROM json_each(?)) GROUP BY run_id""",
+            """run_id, key, seq, position, kind, status, attempts, output, error, started_at,
+               completed_at""",
+            "FROM steps WHERE run_id IN (SELECT value FROM json_each(?))",
             replayed,
         ):
-            known[run_id].journal = _journal(journal)
+            known[row[0]].journal.append(JournalRow(*row[1:]))
     waited = {claimed.id: claimed for claimed in runs if claimed.nudge} | known
     if waited:
         # A wait whose time has come ends here and now, so that no later event can end it too.
@@ -206,14 +202,13 @@ def _load(db: apsw.Connection, picked: list[str], nudged: set[str], now: int) ->
             now,
             pack(list(waited)),
         )
-        for run_id, waits in all_rows(
+        for row in rows(
             db,
-            """SELECT run_id, json_group_array(json_array(key, seq, kind, due_at, child_run_id,
-                   created_at, ended_at, result))
-               FROM waits WHERE run_id IN (SELECT value FROM json_each(?)) GROUP BY run_id""",
+            "run_id, key, seq, kind, due_at, child_run_id, created_at, ended_at, result",
+            "FROM waits WHERE run_id IN (SELECT value FROM json_each(?))",
             pack(list(waited)),
         ):
-            waited[run_id].waits = _waits(waits)
+            waited[row[0]].waits.append(WaitRow(*row[1:]))
     return runs
 
 
@@ -244,33 +239,33 @@ def _take_over(db: apsw.Connection, now: int, done: Committed) -> None:
               AND owner NOT IN (SELECT id FROM workers) LIMIT 20""",
         now,
     ):
-        taken = [row[0] for row in all_rows(
-            db, "SELECT id FROM runs WHERE owner = ? LIMIT ?", worker_id, SWEEP_LIMIT
+        stopped = [Stopped(*row) for row in all_rows(
+            db,
+            """SELECT r.id, r.crashes, r.crash_progress, (SELECT count(*) FROM steps
+                   WHERE run_id = r.id AND status IN ('completed', 'failed')), r.claimed_at
+               FROM runs r WHERE r.owner = ? LIMIT ?""",
+            worker_id,
+            SWEEP_LIMIT,
         )]  # fmt: skip
-        if len(taken) < SWEEP_LIMIT:
+        if len(stopped) < SWEEP_LIMIT:
             run(db, "DELETE FROM workers WHERE id = ?", worker_id)
-        if not taken:
+        if not stopped:
             continue
+        verdicts = judge(stopped, now)
         run(
             db,
-            """UPDATE runs SET owner = NULL, due_at = ?1, attempt = attempt + 1,
-                   crashes = CASE WHEN crash_progress = p.progress THEN crashes + 1 ELSE 1 END,
-                   crash_progress = p.progress
-               FROM (SELECT value AS id, (SELECT count(*) FROM steps WHERE run_id = value
-                         AND status IN ('completed', 'failed')) AS progress
-                     FROM json_each(?2)) p WHERE runs.id = p.id""",
-            now,
-            pack(taken),
+            """UPDATE runs SET owner = NULL, attempt = attempt + 1, crashes = v.value->>1,
+                   crash_progress = v.value->>2, due_at = v.value->>3
+               FROM json_each(?) v WHERE runs.id = v.value->>0""",
+            pack(verdicts),
         )
         done.due = True
-        done.stopped.extend((run_id, worker_id) for run_id in taken)
+        done.stopped.extend((found.run_id, worker_id) for found in stopped)
         looping = all_rows(
             db,
-            """SELECT r.id, (SELECT key FROM steps WHERE run_id = r.id AND status = 'running'
-                             ORDER BY seq LIMIT 1)
-               FROM runs r WHERE r.crashes >= ? AND r.id IN (SELECT value FROM json_each(?))""",
-            CRASH_LIMIT,
-            pack(taken),
+            """SELECT value, (SELECT key FROM steps WHERE run_id = value AND status = 'running'
+                              ORDER BY seq LIMIT 1) FROM json_each(?)""",
+            pack([verdict.run_id for verdict in verdicts if verdict.looping]),
         )
         finish(
             db,

@@ -47,7 +47,7 @@ def _copy(origin: Path, unfinished: Path) -> None:
         contextlib.closing(apsw.Connection(str(unfinished))) as copy,
     ):
         source.set_busy_timeout(BUSY_MS)
-        if not source.table_exists("main", "migrations"):
+        if not source.table_exists("main", "stepwell_migrations"):
             raise ForkRefused(f"{origin} is not a store of Stepwell's.")
         with copy.backup("main", source, "main") as backup:
             backup.step()

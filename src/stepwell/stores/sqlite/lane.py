@@ -26,8 +26,11 @@ class Lane:
         self._db: apsw.Connection | None = None
         self._calls: SimpleQueue[Call | None] = SimpleQueue()
         self._thread: threading.Thread | None = None
+        self._closed = False
 
     async def run(self, function: Callable[[apsw.Connection], T]) -> T:
+        if self._closed:
+            raise StoreUnavailable("This store is closed.")
         if self._inline:
             await asyncio.sleep(0)
             if self._db is None:
@@ -42,6 +45,7 @@ class Lane:
         return await future
 
     async def close(self) -> None:
+        self._closed = True
         if self._thread is not None:
             self._calls.put(None)
             await asyncio.to_thread(self._thread.join)

@@ -21,6 +21,7 @@ from stepwell.kernel.views import (
     worker_from_row,
 )
 from stepwell.store import DefinitionRow, RunFilter
+from stepwell.stores.sqlite.ending import slots_taken
 from stepwell.stores.sqlite.rows import all_rows, one, pack, unpack
 
 _BODIES = """(SELECT body FROM payloads WHERE run_id = r.id AND kind = 'input'),
@@ -37,8 +38,8 @@ def get_run(db: apsw.Connection, workspace_id: str, run_id: str) -> Run | None:
 def ended(db: apsw.Connection, run_ids: Sequence[str]) -> list[str]:
     return unpack(
         db,
-        """SELECT json_group_array(id) FROM runs WHERE completed_at IS NOT NULL
-            AND id IN (SELECT value FROM json_each(?))""",
+        """SELECT json_group_array(value) FROM json_each(?) WHERE NOT EXISTS (
+               SELECT 1 FROM runs WHERE id = value AND completed_at IS NULL)""",
         pack(list(run_ids)),
     )
 
@@ -173,6 +174,7 @@ def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunF
     capacity = one(
         db, "SELECT capacity FROM limits WHERE run_id = ? AND limit_key = ?", run_id, blocked_on
     )
+    taken = 0 if blocked_on is None else slots_taken(db, blocked_on)
     holders = all_rows(
         db,
         """SELECT DISTINCT slot FROM limits WHERE limit_key = ? AND admitted = 1
@@ -209,6 +211,7 @@ def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunF
         owner=row[6],
         blocked_on=blocked_on,
         limit_capacity=capacity[0] if capacity else None,
+        limit_taken=taken,
         limit_holders=[holder[0] for holder in holders],
         queued_ahead=ahead[0] if ahead else 0,
         running_steps=[step[0] for step in running],

@@ -7,7 +7,7 @@ text: one call for a batch instead of one for each row.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -44,6 +44,36 @@ def _sized(sql: str, columns: int, rows: int) -> str:
     return sql.replace("{rows}", ", ".join([row] * rows))
 
 
+class writing:  # noqa: N801 (reads as a verb: `with writing(db):`)
+    """A transaction that has the file's one write lock from its beginning.
+
+    One that begins by reading and then writes is refused at once when another process wrote
+    meanwhile, however long it would be willing to wait.
+    """
+
+    __slots__ = ("_db",)
+
+    def __init__(self, db: apsw.Connection) -> None:
+        self._db = db
+
+    def __enter__(self) -> None:
+        self._db.execute("BEGIN IMMEDIATE")
+
+    def __exit__(self, kind: object, error: object, trace: object) -> None:
+        if error is None:
+            try:
+                self._db.execute("COMMIT")
+                return
+            except BaseException:
+                self._roll_back()
+                raise
+        self._roll_back()
+
+    def _roll_back(self) -> None:
+        if self._db.in_transaction:  # SQLite ends it by itself after some errors
+            self._db.execute("ROLLBACK")
+
+
 def run(db: apsw.Connection, sql: str, *bindings: Any) -> None:
     db.execute(sql, bindings)
 
@@ -55,6 +85,14 @@ def all_rows(db: apsw.Connection, sql: str, *bindings: Any) -> list[tuple[Any, .
 def one(db: apsw.Connection, sql: str, *bindings: Any) -> tuple[Any, ...] | None:
     row: tuple[Any, ...] | None = db.execute(sql, bindings).fetchone()
     return row
+
+
+def rows(db: apsw.Connection, columns: str, source: str, *bindings: Any) -> Iterable[Sequence[Any]]:
+    """`SELECT columns source` in one call, unless that would be more than SQLite can give."""
+    try:
+        return unpack(db, f"SELECT json_group_array(json_array({columns})) {source}", *bindings)
+    except apsw.TooBigError:
+        return all_rows(db, f"SELECT {columns} {source}", *bindings)
 
 
 def unpack(db: apsw.Connection, sql: str, *bindings: Any) -> list[Any]:

@@ -71,11 +71,13 @@ def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[
 
 
 def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed) -> None:
-    """File the run under its limits; a child shares whatever slots its parent has."""
+    """File the run under its limits; a child shares the slots above it that are in use."""
     run(
         db,
         """INSERT INTO limits (run_id, limit_key, capacity, slot, admitted)
-           SELECT ?, limit_key, NULL, slot, 1 FROM limits WHERE run_id = ?""",
+           SELECT ?, limit_key, NULL, slot, 1 FROM limits l WHERE run_id = ? AND EXISTS (
+               SELECT 1 FROM limits t WHERE t.limit_key = l.limit_key AND t.slot = l.slot
+                  AND t.admitted = 1 AND t.capacity IS NOT NULL)""",
         change.id,
         change.parent_run_id,
     )

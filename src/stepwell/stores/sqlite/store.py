@@ -5,25 +5,25 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
 import apsw
 
-from stepwell.errors import InvalidInput, SchemaTooOld, StoreUnavailable
+from stepwell.errors import InvalidInput, SchemaTooOld, StoreUnavailable, StoreUrlInvalid
 from stepwell.kernel.changes import Change, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.limits import definition_limit
 from stepwell.kernel.run import Run, Step, WorkerInfo
-from stepwell.store import DefinitionRow, RunFilter, WorkerRow
+from stepwell.store import DefinitionRow, Notice, RunFilter, WorkerRow
 from stepwell.stores.migrations import migrations, pending
 from stepwell.stores.sqlite import reads
 from stepwell.stores.sqlite.apply import apply
 from stepwell.stores.sqlite.ending import wake_queued
 from stepwell.stores.sqlite.lane import Lane
-from stepwell.stores.sqlite.rows import all_rows, pack, run
+from stepwell.stores.sqlite.rows import all_rows, pack, run, writing
 
 # How often another process's commits are looked for: a look costs a few microseconds.
 WATCH_SECONDS = 0.05
@@ -46,17 +46,23 @@ class SqliteStore:
 
     async def open(self) -> None:
         self._make_folder()
-        applied = await self._write.run(_applied)
+        try:
+            await self._write.run(self._check)
+            await self._write.run(_migrate)
+            if not self._inline:
+                await self._write.run(self._grow_wal)
+        except BaseException:
+            await self.close()
+            raise
+
+    def _check(self, db: apsw.Connection) -> None:
+        applied = _applied(db)
         waiting = pending(migrations("sqlite"), applied)
         if waiting and applied:
-            await self.close()
             raise SchemaTooOld(
                 f"The store {self._path} lacks {len(waiting)} migration(s), the first "
                 f"{waiting[0].name}. Run `stepwell migrate`."
             )
-        await self._write.run(_migrate)
-        if not self._inline:
-            await self._write.run(self._grow_wal)
 
     async def close(self) -> None:
         if self._watcher is not None:
@@ -111,11 +117,11 @@ class SqliteStore:
     async def commit(self, batch: Sequence[Change]) -> Committed:
         return await self._write.run(lambda db: apply(db, batch))
 
-    def watch(self, notice: Callable[[str], None]) -> None:
+    def watch(self, notice: Notice) -> None:
         if not self._inline and self._watcher is None:
             self._watcher = asyncio.get_running_loop().create_task(self._watch(notice))
 
-    async def _watch(self, notice: Callable[[str], None]) -> None:
+    async def _watch(self, notice: Notice) -> None:
         """Notice commits of other processes by the file's data version."""
         db = self._connect()
         last = None
@@ -124,7 +130,7 @@ class SqliteStore:
                 with contextlib.suppress(apsw.Error):  # busy, say: the next look tells
                     row = db.execute("PRAGMA data_version").fetchone()
                     if last is not None and row != last:
-                        notice("")
+                        notice(None)
                     last = row
                 await asyncio.sleep(WATCH_SECONDS)
         finally:
@@ -137,7 +143,7 @@ class SqliteStore:
         now = self.clock.now()
 
         def work(db: apsw.Connection) -> None:
-            with db:
+            with writing(db):
                 for d in definitions:
                     run(
                         db,
@@ -243,7 +249,7 @@ class SqliteStore:
 
     async def prune(self, now: int, limit: int) -> int:
         def work(db: apsw.Connection) -> int:
-            with db:
+            with writing(db):
                 old = [row[0] for row in all_rows(
                     db,
                     "SELECT id FROM runs WHERE purge_at <= ? ORDER BY purge_at LIMIT ?",
@@ -259,6 +265,20 @@ class SqliteStore:
                     )
                 run(db, "DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", ids)
             return len(old)
+
+        return await self._write.run(work)
+
+    async def prune_events(self, before: int, limit: int) -> int:
+        def work(db: apsw.Connection) -> int:
+            run(
+                db,
+                """DELETE FROM events WHERE id IN (
+                       SELECT id FROM events WHERE run_id IS NULL AND created_at < ?
+                       ORDER BY created_at LIMIT ?)""",
+                before,
+                limit,
+            )
+            return db.changes()
 
         return await self._write.run(work)
 
@@ -287,23 +307,32 @@ class SqliteStore:
         )
 
 
+# Not just `migrations`: a file of some other program may well have a table of that name.
+_MIGRATIONS = "stepwell_migrations"
+
+
 def _applied(db: apsw.Connection) -> set[int]:
-    db.execute(
-        "CREATE TABLE IF NOT EXISTS migrations (number INTEGER PRIMARY KEY, name TEXT NOT NULL)"
-    )
-    return {row[0] for row in all_rows(db, "SELECT number FROM migrations")}
+    tables = {row[0] for row in all_rows(db, "SELECT name FROM sqlite_schema WHERE type = 'table'")}
+    if _MIGRATIONS in tables:
+        return {row[0] for row in all_rows(db, f"SELECT number FROM {_MIGRATIONS}")}
+    if tables:
+        raise StoreUrlInvalid(
+            f"The file {db.filename} is a database of something else: it has a table "
+            f"{min(tables)!r} and none of Stepwell's. Name another file."
+        )
+    return set()
 
 
 def _migrate(db: apsw.Connection) -> list[str]:
     """Apply what is missing, all of it or nothing: nobody may see a store half migrated."""
-    db.execute("BEGIN IMMEDIATE")
-    try:
+    with writing(db):
         missing = pending(migrations("sqlite"), _applied(db))
+        if missing:
+            run(
+                db,
+                f"CREATE TABLE IF NOT EXISTS {_MIGRATIONS} (number INTEGER PRIMARY KEY, name TEXT)",
+            )
         for migration in missing:
             db.execute(migration.sql)
-            run(db, "INSERT INTO migrations VALUES (?, ?)", migration.number, migration.name)
-        db.execute("COMMIT")
-    except BaseException:
-        db.execute("ROLLBACK")
-        raise
+            run(db, f"INSERT INTO {_MIGRATIONS} VALUES (?, ?)", migration.number, migration.name)
     return [migration.name for migration in missing]

@@ -8,6 +8,7 @@ from stepwell.kernel.changes import Committed, EmitEvent, OpenWait, SendSignal
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.outcomes import child_result
+from stepwell.kernel.signals import hand_out
 from stepwell.kernel.states import ENDED
 from stepwell.stores.sqlite.ending import end_waits
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack
@@ -83,7 +84,8 @@ def _look_back(db: apsw.Connection, change: OpenWait, done: Committed) -> None:
     for (payload,) in db.execute(
         """SELECT e.payload FROM events e
            WHERE e.workspace_id = (SELECT workspace_id FROM runs WHERE id = ?)
-             AND e.type = ? AND e.run_id IS NULL AND e.created_at >= ? ORDER BY e.id""",
+             AND e.type = ? AND e.run_id IS NULL AND e.created_at >= ?
+           ORDER BY e.created_at, e.id""",
         (change.held.run_id, change.event, change.since),
     ):
         if match is None or contains(decode(payload), match):
@@ -144,57 +146,46 @@ def send_signals(db: apsw.Connection, found: list[tuple[int, SendSignal]], done:
             pack(list({(c.run_id, c.workspace_id) for c in changes})),
         )
     )
-    for index, change in found:
-        status = known.get(change.run_id)
-        done.outcomes[index] = None if status is None else status not in ENDED
-    rows = [
-        (c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at)
-        for c in changes
-        if known.get(c.run_id) not in (None, *ENDED)
-    ]
+    # One that is there already was sent before, and its acknowledgement lost.
     seen = set(
         unpack(
             db,
-            """SELECT json_group_array(value->>0) FROM json_each(?)
-               WHERE EXISTS (SELECT 1 FROM events WHERE id = value->>0)""",
-            pack(rows),
+            """SELECT json_group_array(value) FROM json_each(?)
+               WHERE EXISTS (SELECT 1 FROM events WHERE id = value)""",
+            pack([c.id for c in changes]),
         )
     )
-    run(
+    new: list[SendSignal] = []
+    for index, change in found:
+        status = known.get(change.run_id)
+        living = status is not None and status not in ENDED
+        done.outcomes[index] = None if status is None else living or change.id in seen
+        if living and change.id not in seen:
+            seen.add(change.id)
+            new.append(change)
+    run_rows(
         db,
-        """INSERT OR IGNORE INTO events (id, workspace_id, type, run_id, payload, created_at)
-           SELECT value->>0, value->>1, value->>2, value->>3, value->>4, value->>5
-           FROM json_each(?)""",
-        pack(rows),
+        """INSERT INTO events (id, workspace_id, type, run_id, payload, created_at)
+           VALUES {rows}""",
+        [(c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at) for c in new],
     )
     waits = unpack(
         db,
         """SELECT json_group_array(json_array(run_id, event, key, match)) FROM (
-               SELECT w.run_id, w.event, w.key, w.match
-               FROM (SELECT DISTINCT value->>3 AS run_id, value->>2 AS type FROM json_each(?)) s
-               JOIN waits w ON w.run_id = s.run_id AND w.event = s.type AND w.ended_at IS NULL
+               SELECT w.run_id, w.event, w.key, w.match FROM json_each(?) s
+               JOIN waits w ON w.run_id = s.value AND w.ended_at IS NULL
                ORDER BY w.run_id, w.seq)""",
-        pack(rows),
+        pack(list({c.run_id for c in new})),
     )
-    open_by_run: dict[tuple[str, str], list[tuple[str, str | None]]] = {}
-    for run_id, event, key, match in waits:
-        open_by_run.setdefault((run_id, event), []).append((key, match))
-    results, consumed = [], []
-    for event_id, _, event_type, run_id, payload, created_at in rows:
-        candidates = open_by_run.get((run_id, event_type), [])
-        for key, match in candidates if event_id not in seen else []:
-            if match is None or contains(decode(payload), decode(match)):
-                results.append([run_id, key, payload, created_at])
-                consumed.append((event_id, key))
-                candidates.remove((key, match))
-                break
-    end_waits(db, results, done)
-    if consumed:
+    taken = hand_out(new, waits)
+    if taken:
+        served = [c for c in new if c.id in taken]
+        end_waits(db, [[c.run_id, taken[c.id], c.payload, c.created_at] for c in served], done)
         run(
             db,
             """UPDATE events SET consumed_by = c.value->>1 FROM json_each(?) c
                WHERE events.id = c.value->>0""",
-            pack(consumed),
+            pack(list(taken.items())),
         )
 
 

@@ -43,6 +43,7 @@ CREATE TABLE runs (
     key_base text COLLATE "C",
     created_at bigint NOT NULL,
     started_at bigint,
+    claimed_at bigint,
     completed_at bigint,
     deadline_at bigint,
     expires_at bigint,
@@ -127,7 +128,8 @@ CREATE TABLE events (
     consumed_by text COLLATE "C"
 );
 
-CREATE INDEX events_by_type ON events (workspace_id, type, id) WHERE run_id IS NULL;
+CREATE INDEX events_by_type ON events (workspace_id, type, created_at, id) WHERE run_id IS NULL;
+CREATE INDEX events_by_age ON events (created_at) WHERE run_id IS NULL;
 CREATE INDEX events_for_run ON events (run_id, type, id) WHERE run_id IS NOT NULL;
 CREATE UNIQUE INDEX events_once ON events (workspace_id, type, once_key) WHERE once_key IS NOT NULL;
 

@@ -46,6 +46,7 @@ CREATE TABLE runs (
     key_base TEXT,
     created_at INTEGER NOT NULL,
     started_at INTEGER,
+    claimed_at INTEGER,
     completed_at INTEGER,
     deadline_at INTEGER,
     expires_at INTEGER,
@@ -130,7 +131,8 @@ CREATE TABLE events (
     consumed_by TEXT
 ) WITHOUT ROWID;
 
-CREATE INDEX events_by_type ON events (workspace_id, type, id) WHERE run_id IS NULL;
+CREATE INDEX events_by_type ON events (workspace_id, type, created_at, id) WHERE run_id IS NULL;
+CREATE INDEX events_by_age ON events (created_at) WHERE run_id IS NULL;
 CREATE INDEX events_for_run ON events (run_id, type, id) WHERE run_id IS NOT NULL;
 CREATE UNIQUE INDEX events_once ON events (workspace_id, type, once_key) WHERE once_key IS NOT NULL;
 
