@@ -1,0 +1,1 @@
+"""The kernel, where nothing needs a store."""
