@@ -138,7 +138,7 @@ class Stepwell:
 
     async def _start(self, changes: Sequence[StartRun]) -> list[RunHandle]:
         submitted = self._writer.submit(*changes)
-        self._look()
+        self._claim_soon()
         return [RunHandle(self, run_id, created) for run_id, created in await submitted]
 
     async def fork(
@@ -187,7 +187,7 @@ class Stepwell:
     async def signal(self, run_id: str, name: str, payload: Any = None) -> bool:
         """Send a signal to a run; False if the run has already ended."""
         submitted = self._writer.submit(self._starter.signal(run_id, name, payload))
-        self._look()
+        self._claim_soon()
         delivered = (await submitted)[0]
         if delivered is None:
             raise _not_found(run_id)
@@ -198,7 +198,7 @@ class Stepwell:
     ) -> bool:
         """Emit an event of the workspace; False if `once` found an earlier one."""
         submitted = self._writer.submit(self._starter.event(type, payload, key, once))
-        self._look()
+        self._claim_soon()
         return bool((await submitted)[0])
 
     async def cancel(self, run_id: str) -> bool:
@@ -314,9 +314,9 @@ class Stepwell:
 
     # -- what others did -----------------------------------------------------------------
 
-    def _look(self) -> None:
+    def _claim_soon(self) -> None:
         for worker in self._workers:
-            worker.look()
+            worker.claim_soon()
 
     def _heard(self, batch: list[Change], committed: Committed) -> None:
         """A commit of this process's own is durable."""
@@ -330,7 +330,7 @@ class Stepwell:
         # A claim in the batch has seen all that the batch made due.
         ask = next((change for change in batch if type(change) is ClaimRuns), None)
         if committed.due and (ask is None or len(self._workers) > 1):
-            self._look()
+            self._claim_soon()
         if ask is not None and _claimed_all(ask, batch, committed):
             committed.due = False  # nothing is left for others
         self.store.announce(committed)
@@ -345,7 +345,7 @@ class Stepwell:
         """Another process did something."""
         if stopped is not None:
             self._let_go(*stopped)
-        self._look()
+        self._claim_soon()
 
 
 def _claimed_all(ask: ClaimRuns, batch: list[Change], committed: Committed) -> bool:

@@ -171,8 +171,7 @@ async def _doomed(url: str, clock: FakeClock, run_id: str, after: int, lose: boo
             found._stopping = True
             for duty in found._duties:
                 duty.cancel()
-            if found._timer is not None:
-                found._timer.cancel()
+            found._claims.stop()
         doomed._writer.closed = True
         if doomed._writer._task is not None:
             doomed._writer._task.cancel()

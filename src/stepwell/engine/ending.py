@@ -17,7 +17,7 @@ from stepwell.kernel.run import ErrorInfo, Run
 from stepwell.store import Store
 
 # The longer a run has been waited for, the less often it is looked at.
-FIRST_LOOK, LONGEST_LOOK = 0.02, 0.5
+FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
 # How many ended runs are remembered, so that whoever asks late need not wait for a look.
 RECENT = 4096
 
@@ -63,7 +63,7 @@ class Endings:
             if not new and (run := await read()).ended:
                 return _outcome(run.status, run.id, run.output, run.error)
             if self._task is None:
-                self._task = asyncio.get_running_loop().create_task(self._look())
+                self._task = asyncio.get_running_loop().create_task(self._poll())
             end = await future
         finally:
             self._leave(run_id, future)
@@ -82,13 +82,13 @@ class Endings:
             if not waiting:
                 del self._waiting[run_id]
 
-    async def _look(self) -> None:
+    async def _poll(self) -> None:
         """Look for ends that other processes recorded, while anyone waits."""
-        pause = FIRST_LOOK
+        pause = FIRST_PAUSE
         try:
             while self._waiting:
                 await sleep(self._store.clock, pause)
-                pause = min(pause * 1.3, LONGEST_LOOK)
+                pause = min(pause * 1.3, LONGEST_PAUSE)
                 with contextlib.suppress(StoreUnavailable):
                     for run_id in await self._store.ended(list(self._waiting)):
                         self.ended(run_id)

@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import Any, Literal
+from typing import Any, Literal, Protocol
 
 from stepwell.engine.deliveries import Deliveries
-from stepwell.engine.writer import Writer, fenced
+from stepwell.engine.unwinding import unwind
+from stepwell.engine.writer import Writer, fenced, ignore_outcome
 from stepwell.errors import Fenced, JournalMismatch, StoreUnavailable, Suspended
 from stepwell.kernel.changes import (
     Change,
@@ -29,8 +30,6 @@ from stepwell.kernel.states import SETTLED
 
 log = logging.getLogger("stepwell.execution")
 
-# How long a program that leaves memory may take to unwind.
-UNWIND_SECONDS = 1.0
 # Turns of the loop a program is given to begin something else before it counts as waiting.
 PARK_TURNS = 6
 
@@ -40,12 +39,27 @@ _TIMED = ("sleep", "retry")
 State = Literal["active", "parked", "gone"]
 
 
+class Keeper(Protocol):
+    """Who is told when a run begins to wait, by itself or beside other work, and goes on."""
+
+    def parking(self, execution: Execution) -> None:
+        """The run is about to be parked."""
+        ...
+
+    def opened(self, execution: Execution) -> None:
+        """The run's waits are open; it is parked, or works on beside them."""
+        ...
+
+    def resumed(self, execution: Execution) -> None:
+        """The run goes on though it was parked, or was about to be."""
+        ...
+
+
 class Execution:
     """One claimed run while its program is in memory."""
 
     def __init__(
-        self, claimed: ClaimedRun, owner: str, writer: Writer, clock: Clock,
-        opened: Callable[[Execution], None], resumed: Callable[[Execution], None],
+        self, claimed: ClaimedRun, owner: str, writer: Writer, clock: Clock, keeper: Keeper,
         fraction: Callable[[], float],
     ) -> None:  # fmt: skip
         self.claimed = claimed
@@ -70,7 +84,7 @@ class Execution:
             if row.status in SETTLED and row.status != "skipped" and row.kind != "now"
         )
         self.fraction = fraction
-        self._opened = opened
+        self._keeper = keeper
         # Decisions of ctx.patched() in this execution.
         self.patches: dict[str, bool] = {}
         self._names: dict[str, int] = {}
@@ -85,7 +99,6 @@ class Execution:
         self._checking = False
         self._turns_left = 0
         self._resuming: asyncio.Task[None] | None = None
-        self._resumed = resumed
         # Waits in which the program itself rests, not just some branch of it.
         self._resting: set[str] = set()
         # Tasks other than the program's own that are inside an operation.
@@ -146,7 +159,7 @@ class Execution:
         """A task of the program's own that ends this way is nobody's mistake to be logged."""
         task = asyncio.current_task()
         if task is not None and task is not self.task:
-            task.add_done_callback(_look_at)
+            task.add_done_callback(ignore_outcome)
 
     # -- recording -----------------------------------------------------------------------
 
@@ -176,7 +189,9 @@ class Execution:
             raise self.leaving()
 
     async def _resume(self) -> None:
-        self._resumed(self)  # before it is done: a claim must not take the run for a forgotten one
+        self._keeper.resumed(
+            self
+        )  # before it is done: a claim must not take the run for a forgotten one
         try:
             fence = (await self.writer.submit(ResumeRun(self.held)))[0]
         finally:
@@ -260,7 +275,7 @@ class Execution:
         task = asyncio.get_running_loop().create_task(self.record(change))
         self._abandoning.add(task)
         task.add_done_callback(self._abandoning.discard)
-        task.add_done_callback(_look_at)
+        task.add_done_callback(ignore_outcome)
         self._check_soon()
 
     def news(self, claimed: ClaimedRun) -> None:
@@ -299,9 +314,11 @@ class Execution:
         last = ParkRun(self.held, keys) if only_waits else WatchWaits(self.held, keys)
         changes: list[Change] = [*self._notes, *opening, last]
         self._notes = []
+        submitted = self.writer.submit(*changes)
+        submitted.add_done_callback(self._on_opened)
         if only_waits:
             self.state = "parked"
-        self.writer.submit(*changes).add_done_callback(self._on_opened)
+            self._keeper.parking(self)
 
     def _on_opened(self, done: asyncio.Future[list[Any]]) -> None:
         error = None if done.cancelled() else done.exception()
@@ -311,8 +328,8 @@ class Execution:
             self._refuse_waits(error)
         elif fenced(done.result()):
             self.stop()
-        elif not self.departed:
-            self._opened(self)
+        elif not self.departed and self._resuming is None:
+            self._keeper.opened(self)
 
     def _refuse_waits(self, error: BaseException) -> None:
         """The store would not have these waits: their operations fail, as a step would."""
@@ -346,27 +363,7 @@ class Execution:
                 future.set_exception(Suspended())
                 future.exception()
         if self.task is not None and not self.task.done():
-            # It may still clean up, or sit in something that is not durable.
-            asyncio.get_running_loop().call_later(UNWIND_SECONDS, self._insist, rested)
-
-    def _insist(self, rested: bool) -> None:
-        if self.task is None or self.task.done():
-            return
-        self.task.cancel()
-        if rested:
-            return
-        log.warning(
-            "Run %s awaits something outside a step while it also waits durably. It is begun "
-            "again from its journal; put what it awaits into a step.",
-            self.run_id,
-        )
-        self.writer.submit(ResumeRun(self.held)).add_done_callback(self._give_back)
-
-    def _give_back(self, done: asyncio.Future[list[Any]]) -> None:
-        if done.cancelled() or done.exception() is not None or done.result()[0] is None:
-            return
-        held = Held(self.run_id, self.held.owner, done.result()[0])
-        self.writer.submit(ReleaseRun(held)).add_done_callback(_look_at)
+            unwind(self.task, self.held, self.writer, rested)
 
     def release(self) -> asyncio.Future[list[Any]]:
         """Give the run back unfinished."""
@@ -388,8 +385,3 @@ def _mismatch(key: str, recorded: str, wanted: str) -> JournalMismatch:
         "Give the new code another name, or guard it with ctx.patched().",
         step=key,
     )
-
-
-def _look_at(done: asyncio.Future[Any]) -> None:
-    if not done.cancelled():
-        done.exception()

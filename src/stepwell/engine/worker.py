@@ -7,8 +7,8 @@ import contextlib
 import logging
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
-from typing import Any
 
+from stepwell.engine.claims import Claims
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
 from stepwell.engine.lease import enlist, retire_dead_neighbours
@@ -21,7 +21,6 @@ from stepwell.kernel.changes import (
     Claimed,
     ClaimedRun,
     ClaimRuns,
-    Committed,
     EndRun,
     Held,
     ReleaseRun,
@@ -37,9 +36,6 @@ log = logging.getLogger("stepwell.worker")
 WARM_SECONDS = 1.0
 # The same when only branches of it wait: it may be busy with something nobody can see.
 BRANCHES_WARM_SECONDS = 30.0
-SWEEP_SECONDS = 1.0
-# An idle worker sweeps at least this often, however long the lease: dead ones are found by it.
-UNSWEPT_SECONDS = 4.0
 # How often runs that are being executed are checked for having been cancelled elsewhere.
 CHECK_SECONDS = 0.4
 
@@ -69,18 +65,12 @@ class Worker:
         self._step_threads = ThreadPoolExecutor(max(concurrency, 8), "stepwell-step")
         self.id = ""
         self._active: dict[str, Execution] = {}
-        # Runs whose end has been submitted but is not durable yet.
+        # Runs whose end, or parking, has been submitted but is not durable yet.
         self._ending: set[str] = set()
+        self._parking: dict[str, Execution] = {}
         self._warm: dict[str, tuple[Execution, Timer]] = {}
-        # The claim that is being gathered or under way, and whether another must follow it.
-        self._ask: ClaimRuns | None = None
-        self._again = False
-        # Whether the last claim may have left something for want of room.
-        self._behind = False
         self._stopping = True
-        self._timer: Timer | None = None
-        self._timer_at: int | None = None
-        self._next_sweep_at = 0
+        self._claims = Claims(store, writer, self)
         self._renewed_at = 0
         self._duties: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
@@ -99,13 +89,12 @@ class Worker:
             create(self._check()),
             create(prune_now_and_then(self._store, self._ids.new())),
         ]
-        self.look()
+        self._claims.soon()
 
     async def stop(self) -> None:
         """Stop claiming, let steps in progress finish for a moment, give the rest back."""
         self._stopping = True
-        if self._timer is not None:
-            self._timer.cancel()
+        self._claims.stop()
         if self._active and self._grace_seconds > 0:
             self._idle.clear()
             waiter = asyncio.ensure_future(self._idle.wait())
@@ -118,8 +107,7 @@ class Worker:
                 duty.cancel()
         tasks = [e.task for e in self._active.values() if e.task is not None]
         released = [execution.release() for execution in self._active.values()]
-        for execution, timer in self._warm.values():
-            timer.cancel()
+        for execution in self._let_go_waiting():
             execution.suspend()
         if released:
             await asyncio.wait(released, timeout=5)
@@ -129,7 +117,6 @@ class Worker:
             await asyncio.wait_for(self._writer.drained(), 5)
             await asyncio.wait_for(self._store.retire([self.id]), 5)
         self._active.clear()
-        self._warm.clear()
         self._program_threads.shutdown(wait=False, cancel_futures=True)
         self._step_threads.shutdown(wait=False, cancel_futures=True)
 
@@ -144,7 +131,7 @@ class Worker:
     async def _retire_dead_neighbours(self) -> None:
         """Processes of this host that are gone need not be waited for until their lease ends."""
         if await retire_dead_neighbours(self._store):
-            self._next_sweep_at = 0
+            self._claims.sweep_soon()
 
     async def _beat(self) -> None:
         """Renew the lease; a worker that cannot drops everything and begins anew."""
@@ -160,7 +147,7 @@ class Worker:
                 if alive:
                     self._renewed_at = asked_at
                     await self._retire_dead_neighbours()
-                    self.look()
+                    self._claims.soon()
             except Exception as error:  # whatever it is, the next beat may go through
                 log.warning("Worker %s could not renew its lease: %r", self.id, error)
             # In trouble it asks more often, so as to know by the end of the lease.
@@ -187,22 +174,29 @@ class Worker:
                 log.warning("Worker %s cannot begin anew yet: %r", self.id, error)
                 await sleep(self._clock, 1)
         self._enlisting = None
-        self._next_sweep_at = 0  # what the old name held is to be taken over
-        self.look()
+        self._claims.sweep_soon()  # what the old name held is to be taken over
 
     def drop_all(self) -> None:
         """Let go of every run at once, recording nothing."""
-        for execution in [*self._active.values(), *(pair[0] for pair in self._warm.values())]:
+        for execution in [*self._active.values(), *self._let_go_waiting()]:
             execution.stop()
         self._active.clear()
+
+    def _let_go_waiting(self) -> list[Execution]:
+        """Programs in memory whose runs are parked, or about to be; they are forgotten here."""
+        waiting = [*self._parking.values()]
+        for execution, timer in self._warm.values():
+            timer.cancel()
+            waiting.append(execution)
+        self._parking.clear()
         self._warm.clear()
+        return waiting
 
     async def _check(self) -> None:
         """Find out which workers are dead, and which runs others cancelled, ended or took over."""
         while True:
             await sleep(self._clock, CHECK_SECONDS)
-            if self._clock.now() >= self._next_sweep_at + int(UNSWEPT_SECONDS * SECOND):
-                self.look()
+            self._claims.sweep_if_idle()
             held = [(e.held.run_id, e.held.owner, e.held.fence) for e in self._active.values()]
             if not held:
                 continue
@@ -218,77 +212,35 @@ class Worker:
 
     # -- claiming ------------------------------------------------------------------------
 
-    def look(self) -> None:
-        """Something may have become due: claim, in the commit that is being gathered."""
-        if self._stopping or self._enlisting is not None or self._writer.closed:
-            return
-        room, known = self._concurrency - len(self._active), [*self._active, *self._ending]
-        if self._ask is not None:
-            if self._ask.now:
-                self._again = True  # it is under way already and may not see what is new
-            else:
-                self._ask.limit, self._ask.known = room, known
-            return
-        now = self._clock.now()
-        sweep = now >= self._next_sweep_at
-        if sweep:
-            self._next_sweep_at = now + int(SWEEP_SECONDS * SECOND)
-        self._again = False
-        self._ask = ask = ClaimRuns(
-            self._workspace_id, self.id, self._program_names, room, sweep=sweep, known=known
-        )
-        self._writer.submit(ask).add_done_callback(lambda done: self._on_claimed(done, ask))
+    def claim_soon(self) -> None:
+        """Something may have become due."""
+        self._claims.soon()
 
-    def _on_claimed(self, done: asyncio.Future[list[Any]], ask: ClaimRuns) -> None:
-        self._ask = None
-        if done.cancelled() or self._enlisting is not None:
-            return
-        if ask.worker_id != self.id:
-            self.look()
-            return
-        if self._stopping:
-            if done.exception() is None:
-                self._give_back(done.result()[0])
-            return
-        if done.exception() is not None:
-            log.error("A claim failed.", exc_info=done.exception())
-            self._look_at(self._clock.now() + SECOND)
-            return
-        claimed = done.result()[0]
+    @property
+    def full(self) -> bool:
+        return len(self._active) >= self._concurrency
+
+    def ask(self) -> ClaimRuns | None:
+        """What to claim as things stand now."""
+        if self._stopping or self._enlisting is not None:
+            return None
+        return ClaimRuns(
+            self._workspace_id, self.id, self._program_names,
+            limit=self._concurrency - len(self._active),
+            known=[*self._active, *self._ending, *self._parking],
+        )  # fmt: skip
+
+    def take(self, claimed: Claimed) -> None:
+        """Begin with what was claimed."""
         if claimed.lease_lost:
-            self._lose_lease(ask.worker_id)
-            return
-        for run in claimed.runs:
-            self._take(run)
-        self._behind = claimed.more or ask.limit <= 0
-        self._look_at(claimed.next_at)
-        if self._again or (claimed.more and len(self._active) < self._concurrency):
-            self.look()
-
-    def _give_back(self, claimed: Claimed) -> None:
-        """Runs that were claimed when this worker had already decided to stop."""
-        for run in claimed.runs:
-            if not run.nudge:
-                self._writer.submit(ReleaseRun(Held(run.id, self.id, run.fence)))
-
-    def _look_at(self, at: int | None) -> None:
-        """Look again then, and not before unless something happens."""
-        if self._timer is not None:
-            self._timer.cancel()
-        self._timer_at = at
-        self._timer = None if at is None else self._clock.call_at(at, self._on_time)
-
-    def _look_by(self, at: int | None) -> None:
-        """Look again then at the latest."""
-        if at is not None and (self._timer_at is None or at < self._timer_at):
-            self._look_at(at)
-
-    def _on_time(self) -> None:
-        self._timer_at = None
-        self._next_sweep_at = 0
-        if len(self._active) >= self._concurrency:
-            self._store.announce(Committed([], due=True))  # somebody else may have room
-        self.look()
+            self._lose_lease(self.id)
+        elif self._stopping:
+            for run in claimed.runs:
+                if not run.nudge:
+                    self._writer.submit(ReleaseRun(Held(run.id, self.id, run.fence)))
+        elif self._enlisting is None:
+            for run in claimed.runs:
+                self._take(run)
 
     def _take(self, run: ClaimedRun) -> None:
         if run.nudge:
@@ -296,25 +248,15 @@ class Worker:
             if held is not None and held.state == "active" and held.held.fence == run.fence:
                 held.news(run)
             return
-        warm = self._warm.pop(run.id, None)
-        if warm is not None:
-            execution, timer = warm
-            timer.cancel()
-            current = execution.held.fence + 1 == run.fence
-            if current and execution.task is not None and not execution.task.done():
-                self._active[run.id] = execution
-                execution.news(run)
+        waiting = self._waiting(run.id)
+        if waiting is not None:
+            current = waiting.held.fence + 1 == run.fence
+            if current and waiting.task is not None and not waiting.task.done():
+                self._active[run.id] = waiting
+                waiting.news(run)
                 return
-            execution.suspend()
-        execution = Execution(
-            run,
-            self.id,
-            self._writer,
-            self._clock,
-            self._on_waiting,
-            self._on_resumed,
-            self._ids.fraction,
-        )
+            waiting.suspend()
+        execution = Execution(run, self.id, self._writer, self._clock, self, self._ids.fraction)
         replaced = self._active.get(run.id)
         if replaced is not None:
             replaced.stop()  # claimed again: what it was claimed for before is fenced off
@@ -352,17 +294,23 @@ class Worker:
     def _forget(self, execution: Execution) -> None:
         if self._active.get(execution.run_id) is execution:
             del self._active[execution.run_id]
-            if self._behind:
-                self.look()
+            if self._claims.behind:
+                self._claims.soon()
+        if self._parking.get(execution.run_id) is execution:
+            del self._parking[execution.run_id]
         if not self._active:
             self._idle.set()
 
-    def _on_waiting(self, execution: Execution) -> None:
-        """A run has opened its waits. If that is all it does, it has been given back."""
-        self._look_by(execution.next_due_at)
-        if execution.state != "parked":
-            return
+    def parking(self, execution: Execution) -> None:
+        """Frees the slot, so that the next claim shares the commit that parks the run."""
         self._forget(execution)
+        self._parking[execution.run_id] = execution
+
+    def opened(self, execution: Execution) -> None:
+        """A run has opened its waits. If that is all it does, it has been given back."""
+        self._claims.by(execution.next_due_at)
+        if self._parking.pop(execution.run_id, None) is None:
+            return
         now = self._clock.now()
         # Kept for a moment if its program may be needed again soon.
         at = execution.sleeps_until
@@ -375,12 +323,19 @@ class Worker:
             timer = self._clock.call_at(cooling, lambda: self._cool(execution))
             self._warm[execution.run_id] = (execution, timer)
 
-    def _on_resumed(self, execution: Execution) -> None:
+    def resumed(self, execution: Execution) -> None:
         """A program that had been parked went on by itself."""
-        warm = self._warm.pop(execution.run_id, None)
-        if warm is not None:
-            warm[1].cancel()
+        self._waiting(execution.run_id)
         self._active[execution.run_id] = execution
+
+    def _waiting(self, run_id: str) -> Execution | None:
+        """The program in memory of a run that is parked or about to be; it is forgotten here."""
+        warm = self._warm.pop(run_id, None)
+        if warm is None:
+            return self._parking.pop(run_id, None)
+        execution, timer = warm
+        timer.cancel()
+        return execution
 
     def _cool(self, execution: Execution) -> None:
         found = self._warm.get(execution.run_id)
@@ -390,11 +345,7 @@ class Worker:
 
     def let_go(self, run_id: str) -> None:
         """The run was cancelled, ended or taken over: interrupt its program."""
-        warm = self._warm.pop(run_id, None)
-        if warm is not None:
-            warm[1].cancel()
-            warm[0].stop()
-        execution = self._active.pop(run_id, None)
+        execution = self._active.pop(run_id, None) or self._waiting(run_id)
         if execution is not None:
             execution.stop()
-            self.look()
+            self._claims.soon()

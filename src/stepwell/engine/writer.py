@@ -97,7 +97,7 @@ class Writer:
         self._begun_timer = None
         begun, self._begun = self._begun, {}
         for step in begun:
-            self.submit(step.in_progress()).add_done_callback(_ignore)
+            self.submit(step.in_progress()).add_done_callback(ignore_outcome)
 
     async def drained(self) -> None:
         """Wait until everything submitted before is durable, so that a read sees it."""
@@ -159,7 +159,7 @@ class Writer:
         self._batches += 1
         for change in batch:
             if type(change) is ClaimRuns:
-                change.now = self._store.clock.now()
+                change.now, change.dated = self._store.clock.now(), True
             elif type(change) is RecordStep:
                 held = change.held
                 if change.position == 0:
@@ -219,6 +219,7 @@ def fenced(outcomes: list[Any]) -> bool:
     return FENCED in outcomes
 
 
-def _ignore(future: asyncio.Future[Any]) -> None:
+def ignore_outcome(future: asyncio.Future[Any]) -> None:
+    """A callback for what nobody waits for: neither its result nor its error matters."""
     if not future.cancelled():
         future.exception()

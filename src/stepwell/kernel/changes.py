@@ -57,6 +57,11 @@ class StartRun(msgspec.Struct, gc=False):
     fork_from_step: str | None = None
     fork_for_retry: bool = False
 
+    @property
+    def expires_at(self) -> int | None:
+        """When a pending run ends by itself."""
+        return min((at for at in (self.deadline_at, self.ttl_at) if at is not None), default=None)
+
 
 class RecordStep(msgspec.Struct, gc=False):
     """A journal entry of a held run. With `settles`, the wait of that key has served."""
@@ -185,6 +190,7 @@ class ClaimRuns(msgspec.Struct, gc=False):
     limit: int
     # Set when the claim is sent, so that it sees all that its own batch makes due.
     now: int = 0
+    dated: bool = False
     sweep: bool = False
     # What the worker knows it holds. Anything else it holds was claimed in a commit whose
     # acknowledgement got lost; when sweeping or resending, it is claimed again.

@@ -27,11 +27,12 @@ from stepwell.kernel.changes import (
     StartRun,
     WatchWaits,
 )
+from stepwell.kernel.claiming import fits
 from stepwell.stores.postgres import recording, waiting
 from stepwell.stores.postgres.claim import claim, peek
 from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.ending import cancel_runs, end_alone, end_runs, trees
-from stepwell.stores.postgres.immediate import fits, start_and_take
+from stepwell.stores.postgres.immediate import start_and_take
 from stepwell.stores.postgres.locking import event_name, limit_name, lock, lock_names
 from stepwell.stores.postgres.starting import start_runs
 

@@ -4,22 +4,9 @@ from __future__ import annotations
 
 import asyncpg
 
-from stepwell.kernel.changes import Claimed, ClaimedRun, ClaimRuns, StartRun
+from stepwell.kernel.changes import Claimed, ClaimRuns, StartRun
+from stepwell.kernel.claiming import taken_at_once
 from stepwell.stores.postgres.claim import ANYTHING_DUE, LANES, LEASED, NEXT_AT
-
-
-def fits(change: StartRun, ask: ClaimRuns) -> bool:
-    """Whether the worker could be given the run at once, as far as these two can tell."""
-    return (
-        ask.limit > 0
-        and not (ask.sweep or ask.resent)
-        and change.program in ask.programs
-        and change.workspace_id == ask.workspace_id
-        and change.due_at <= ask.now
-        and not change.limits
-        and change.parent_run_id is None
-        and change.forked_from is None
-    )
 
 
 async def start_and_take(
@@ -29,7 +16,6 @@ async def start_and_take(
 
     Returns whether the run is new, and what the claim gave; None if it has yet to be made.
     """
-    expires = [at for at in (change.deadline_at, change.ttl_at) if at is not None]
     row = await db.fetchrow(
         f"""WITH RECURSIVE {LANES}, lease AS MATERIALIZED (
                 SELECT FROM workers WHERE id = $1 AND expires_at > $2 FOR KEY SHARE
@@ -56,16 +42,11 @@ async def start_and_take(
         change.definition, change.version, change.program, change.priority,
         change.idempotency_key, change.concurrency_key, change.concurrency_limit,
         change.key_base, change.created_at, change.deadline_at, change.retention_seconds,
-        change.due_at, min(expires, default=None),
+        change.due_at, change.expires_at,
     )  # fmt: skip
     assert row is not None
     taken, leased, next_at = row
     if not taken:
         lost = Claimed([], None, lease_lost=True)
         return taken is not None, None if taken is None or leased else lost
-    run = ClaimedRun(
-        change.id, change.definition, change.version, change.program, 1, 1, change.input,
-        change.created_at, change.deadline_at, change.idempotency_key, change.key_base,
-    )  # fmt: skip
-    times = [at for at in (next_at, change.deadline_at) if at is not None]
-    return True, Claimed([run], min(times, default=None))
+    return True, taken_at_once(change, next_at)

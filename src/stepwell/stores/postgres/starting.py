@@ -63,9 +63,7 @@ async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]
                     s.id, s.workspace_id, s.definition, s.version, s.program, s.priority,
                     s.due_at, bool(s.limits), s.idempotency_key, s.concurrency_key,
                     s.concurrency_limit, s.parent_run_id, s.forked_from, s.key_base,
-                    s.created_at, s.deadline_at,
-                    min((at for at in (s.deadline_at, s.ttl_at) if at is not None), default=None),
-                    s.retention_seconds, s.input,
+                    s.created_at, s.deadline_at, s.expires_at, s.retention_seconds, s.input,
                 )
                 for s in ordered
             ]

@@ -26,10 +26,12 @@ from stepwell.kernel.changes import (
     StartRun,
     WatchWaits,
 )
+from stepwell.kernel.claiming import fits
 from stepwell.kernel.states import ENDED
 from stepwell.stores.sqlite import waiting
 from stepwell.stores.sqlite.claim import claim
 from stepwell.stores.sqlite.ending import Ending, finish
+from stepwell.stores.sqlite.immediate import start_and_take
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack, writing
 from stepwell.stores.sqlite.starting import start
 
@@ -41,6 +43,12 @@ def apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
 
 
 def _apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
+    if len(batch) == 2:
+        first, second = batch if type(batch[0]) is StartRun else reversed(batch)
+        if type(first) is StartRun and type(second) is ClaimRuns and fits(first, second):
+            claimed = start_and_take(db, first, second)
+            if claimed is not None:
+                return Committed([(c.id, True) if c is first else claimed for c in batch])
     done = Committed(outcomes=[None] * len(batch))
     fenced = _fenced(db, batch)
     by_kind: dict[type[Any], list[tuple[int, Any]]] = {}

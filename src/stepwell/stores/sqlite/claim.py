@@ -20,6 +20,17 @@ from stepwell.stores.sqlite.ending import Ending, finish, slots_taken, wake_queu
 from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
 
 SWEEP_LIMIT = 500
+
+# (program, priority) of all live runs in a workspace (?1) of some programs (?2).
+LANES = """lanes (program, priority) AS (
+       SELECT p.value, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
+                        AND r.program = p.value AND r.due_at IS NOT NULL)
+       FROM json_each(?2) p
+       UNION ALL
+       SELECT l.program, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
+                          AND r.program = l.program AND r.due_at IS NOT NULL
+                          AND r.priority < l.priority)
+       FROM lanes l WHERE l.priority IS NOT NULL)"""
 _LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
 
 
@@ -83,17 +94,9 @@ def _lanes(db: apsw.Connection, ask: ClaimRuns) -> list[tuple[int, str]]:
     """(priority, program) of all live runs this worker can execute, highest priority first."""
     found = unpack(
         db,
-        """WITH RECURSIVE lanes (program, priority) AS (
-               SELECT p.value, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
-                                AND r.program = p.value AND r.due_at IS NOT NULL)
-               FROM json_each(?2) p
-               UNION ALL
-               SELECT l.program, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
-                                  AND r.program = l.program AND r.due_at IS NOT NULL
-                                  AND r.priority < l.priority)
-               FROM lanes l WHERE l.priority IS NOT NULL)
-           SELECT json_group_array(json_array(priority, program)) FROM lanes
-           WHERE priority IS NOT NULL""",
+        f"""WITH RECURSIVE {LANES}
+            SELECT json_group_array(json_array(priority, program)) FROM lanes
+            WHERE priority IS NOT NULL""",
         ask.workspace_id,
         pack(ask.programs),
     )

@@ -31,9 +31,7 @@ def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[
                 s.id, s.workspace_id, s.definition, s.version, s.program, "pending", s.priority,
                 s.due_at, bool(s.limits), s.idempotency_key, s.concurrency_key,
                 s.concurrency_limit, s.parent_run_id, s.forked_from, s.key_base, s.created_at,
-                s.deadline_at,
-                min((at for at in (s.deadline_at, s.ttl_at) if at is not None), default=None),
-                s.retention_seconds,
+                s.deadline_at, s.expires_at, s.retention_seconds,
             )
             for s in starts
         ],

@@ -23,7 +23,7 @@ from stepwell.stores.sqlite import reads
 from stepwell.stores.sqlite.apply import apply
 from stepwell.stores.sqlite.ending import wake_queued
 from stepwell.stores.sqlite.lane import Lane
-from stepwell.stores.sqlite.rows import all_rows, pack, run, writing
+from stepwell.stores.sqlite.rows import all_rows, one, pack, run, writing
 
 # How often another process's commits are looked for: a look costs a few microseconds.
 WATCH_SECONDS = 0.05
@@ -122,16 +122,24 @@ class SqliteStore:
             self._watcher = asyncio.get_running_loop().create_task(self._watch(notice))
 
     async def _watch(self, notice: Notice) -> None:
-        """Notice commits of other processes by the file's data version."""
+        """Notice commits of other processes by the file's data version.
+
+        A connection of its own sees every commit, and that for a few microseconds. Only when
+        there was one is the writing connection asked, which does not count its own.
+        """
         db = self._connect()
-        last = None
+        last: tuple[Any, ...] | None = None
+        last_of_others: tuple[Any, ...] | None = None
         try:
             while True:
-                with contextlib.suppress(apsw.Error):  # busy, say: the next look tells
-                    row = db.execute("PRAGMA data_version").fetchone()
-                    if last is not None and row != last:
-                        notice(None)
-                    last = row
+                # Busy, say: the next look tells.
+                with contextlib.suppress(apsw.Error, StoreUnavailable):
+                    version = _data_version(db)
+                    if version != last:
+                        of_others = await self._write.run(_data_version)
+                        if last_of_others is not None and of_others != last_of_others:
+                            notice(None)
+                        last, last_of_others = version, of_others
                 await asyncio.sleep(WATCH_SECONDS)
         finally:
             db.close()
@@ -305,6 +313,10 @@ class SqliteStore:
             "start(connection=…) needs the PostgreSQL store: on SQLite nobody else has the file's "
             "transaction."
         )
+
+
+def _data_version(db: apsw.Connection) -> tuple[Any, ...] | None:
+    return one(db, "PRAGMA data_version")
 
 
 # Not just `migrations`: a file of some other program may well have a table of that name.

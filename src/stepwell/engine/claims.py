@@ -1,0 +1,124 @@
+"""When a worker claims: soon after something may have become due, and not before."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from typing import Any, Protocol
+
+from stepwell.engine.writer import Writer
+from stepwell.kernel.changes import Claimed, ClaimRuns, Committed
+from stepwell.kernel.clock import SECOND, Timer
+from stepwell.store import Store
+
+log = logging.getLogger("stepwell.worker")
+
+SWEEP_SECONDS = 1.0
+# An idle worker sweeps at least this often, however long the lease: dead ones are found by it.
+UNSWEPT_SECONDS = 4.0
+
+
+class Claimant(Protocol):
+    """The worker, as its claims see it."""
+
+    id: str
+
+    def ask(self) -> ClaimRuns | None:
+        """What to claim as things stand now; None if nothing may be claimed."""
+        ...
+
+    def take(self, claimed: Claimed) -> None:
+        """Begin with what was claimed under the worker's present name."""
+        ...
+
+    @property
+    def full(self) -> bool:
+        """Whether there is no room for another run."""
+        ...
+
+
+class Claims:
+    """One claim at a time: the one being gathered or under way, and when the next is due."""
+
+    def __init__(self, store: Store, writer: Writer, claimant: Claimant) -> None:
+        self._store = store
+        self._clock = store.clock
+        self._writer = writer
+        self._claimant = claimant
+        self._ask: ClaimRuns | None = None
+        # Whether another claim must follow the one that is under way.
+        self._again = False
+        # Whether the last claim may have left something for want of room.
+        self.behind = False
+        self._timer: Timer | None = None
+        self._timer_at: int | None = None
+        self._next_sweep_at = 0
+
+    def soon(self) -> None:
+        """Something may have become due: claim, in the commit that is being gathered."""
+        ask = None if self._writer.closed else self._claimant.ask()
+        if ask is None:
+            return
+        if self._ask is not None:
+            if self._ask.dated:
+                self._again = True  # it is under way already and may not see what is new
+            else:
+                self._ask.limit, self._ask.known = ask.limit, ask.known
+            return
+        now = self._clock.now()
+        if now >= self._next_sweep_at:
+            ask.sweep = True
+            self._next_sweep_at = now + int(SWEEP_SECONDS * SECOND)
+        self._again = False
+        self._ask = ask
+        self._writer.submit(ask).add_done_callback(lambda done: self._on_claimed(done, ask))
+
+    def sweep_soon(self) -> None:
+        """Some worker is gone: claim, and look for what it has left behind."""
+        self._next_sweep_at = 0
+        self.soon()
+
+    def sweep_if_idle(self) -> None:
+        """Claim if it is high time to look for dead workers."""
+        if self._clock.now() >= self._next_sweep_at + int(UNSWEPT_SECONDS * SECOND):
+            self.soon()
+
+    def by(self, at: int | None) -> None:
+        """Claim then at the latest."""
+        if at is not None and (self._timer_at is None or at < self._timer_at):
+            self._at(at)
+
+    def stop(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    def _at(self, at: int | None) -> None:
+        """Claim then, and not before unless something happens."""
+        self.stop()
+        self._timer_at = at
+        self._timer = None if at is None else self._clock.call_at(at, self._on_time)
+
+    def _on_time(self) -> None:
+        self._timer_at = None
+        self._next_sweep_at = 0  # it may be that some run expires
+        if self._claimant.full:
+            self._store.announce(Committed([], due=True))  # somebody else may have room
+        self.soon()
+
+    def _on_claimed(self, done: asyncio.Future[list[Any]], ask: ClaimRuns) -> None:
+        self._ask = None
+        if done.cancelled():
+            return
+        if done.exception() is not None:
+            log.error("A claim failed.", exc_info=done.exception())
+            self._at(self._clock.now() + SECOND)
+            return
+        if ask.worker_id != self._claimant.id:
+            self.soon()  # claimed in a name that the worker has lost; those are free again
+            return
+        claimed: Claimed = done.result()[0]
+        self.behind = claimed.more or ask.limit <= 0
+        self._claimant.take(claimed)
+        self._at(claimed.next_at)
+        if self._again or (claimed.more and not self._claimant.full):
+            self.soon()

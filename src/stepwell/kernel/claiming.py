@@ -1,0 +1,29 @@
+"""Starting and claiming in one go: what a store may do when both share a batch."""
+
+from __future__ import annotations
+
+from stepwell.kernel.changes import Claimed, ClaimedRun, ClaimRuns, StartRun
+
+
+def fits(start: StartRun, ask: ClaimRuns) -> bool:
+    """Whether the worker could be given the run at once, as far as these two can tell."""
+    return (
+        ask.limit > 0
+        and not (ask.sweep or ask.resent)
+        and start.program in ask.programs
+        and start.workspace_id == ask.workspace_id
+        and start.due_at <= ask.now
+        and not start.limits
+        and start.parent_run_id is None
+        and start.forked_from is None
+    )
+
+
+def taken_at_once(start: StartRun, next_at: int | None) -> Claimed:
+    """What the claim says when it found nothing but the run that was just started."""
+    run = ClaimedRun(
+        start.id, start.definition, start.version, start.program, 1, 1, start.input,
+        start.created_at, start.deadline_at, start.idempotency_key, start.key_base,
+    )  # fmt: skip
+    times = [at for at in (next_at, start.deadline_at) if at is not None]
+    return Claimed([run], min(times, default=None))
