@@ -3,29 +3,42 @@
 from __future__ import annotations
 
 from stepwell.app import RunHandle, Stepwell
+from stepwell.engine.context import ChildHandle, Context
 from stepwell.errors import (
     NonRetryable,
+    OutcomeUnknown,
     RunCancelled,
     RunFailed,
     RunNotFound,
     RunTimedOut,
     StepFailed,
+    StepTimedOut,
     StepwellError,
     WaitTimedOut,
 )
 from stepwell.kernel.retry import Retry
+from stepwell.kernel.run import ErrorInfo, Explanation, Page, Run, Step
 from stepwell.sdk.workflow import Workflow, workflow
 
 __version__ = "0.1.0"
 __all__ = [
+    "ChildHandle",
+    "Context",
+    "ErrorInfo",
+    "Explanation",
     "NonRetryable",
+    "OutcomeUnknown",
+    "Page",
     "Retry",
+    "Run",
     "RunCancelled",
     "RunFailed",
     "RunHandle",
     "RunNotFound",
     "RunTimedOut",
+    "Step",
     "StepFailed",
+    "StepTimedOut",
     "Stepwell",
     "StepwellError",
     "WaitTimedOut",

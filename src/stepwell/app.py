@@ -30,11 +30,12 @@ from stepwell.kernel.changes import (
     StartRun,
 )
 from stepwell.kernel.clock import Clock, SystemClock, to_micros
+from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.cursors import read_cursor, write_cursor
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.explaining import explain
 from stepwell.kernel.ids import Ids
-from stepwell.kernel.names import check_count, check_text, check_time
+from stepwell.kernel.names import check_count, check_run_id, check_text, check_time
 from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
 from stepwell.kernel.states import TRANSITIONS
 from stepwell.sdk.workflow import Workflow, registry
@@ -93,14 +94,13 @@ class Stepwell:
         )  # fmt: skip
 
     async def __aenter__(self) -> Stepwell:
-        if self._writer.closed:
-            raise InvalidInput("This Stepwell was closed. Make a new one.")
         await self.store.open()
         try:
             await self.store.register(self._workspace, self._definitions)
         except BaseException:
             await self.store.close()
             raise
+        self._writer.open()
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -196,15 +196,15 @@ class Stepwell:
     async def emit(
         self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
     ) -> bool:
-        """Emit an event of the workspace; False if `once` found an earlier one."""
+        """Emit an event of the workspace; False if an earlier `once` of that type and key won."""
         submitted = self._writer.submit(self._starter.event(type, payload, key, once))
         self._claim_soon()
         return bool((await submitted)[0])
 
     async def cancel(self, run_id: str) -> bool:
         """Cancel a run and its children; False if it had already ended."""
-        cancelled_at = self.store.clock.now()
-        outcome = (await self._writer.submit(CancelRun(run_id, self._workspace, cancelled_at)))[0]
+        change = CancelRun(check_run_id(run_id), self._workspace, self.store.clock.now())
+        outcome = (await self._writer.submit(change))[0]
         if outcome is None:
             raise _not_found(run_id)
         return bool(outcome)
@@ -214,12 +214,14 @@ class Stepwell:
         return await self._result(run_id, timeout, new=False)
 
     async def _result(self, run_id: str, timeout: Duration | None, *, new: bool) -> Any:
+        self._writer.check_open()
         limit = None if timeout is None else seconds(timeout, "timeout")
         return await self._endings.result(run_id, limit, lambda: self.get_run(run_id), new=new)
 
     # -- reading -------------------------------------------------------------------------
 
     async def get_run(self, run_id: str) -> Run:
+        check_run_id(run_id)
         await self._writer.drained()
         run = await self.store.get_run(self._workspace, run_id)
         if run is None:
@@ -249,7 +251,7 @@ class Stepwell:
             definition=definition,
             since=None if since is None else to_micros(check_time(since, "since")),
             until=None if until is None else to_micros(check_time(until, "until")),
-            input=None if input is None else dict(input),
+            input=None if input is None else _filter(input),
             before_id=None if cursor is None else read_cursor(cursor),
             limit=limit + 1,
         )
@@ -270,6 +272,7 @@ class Stepwell:
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run is where it is."""
+        check_run_id(run_id)
         await self._writer.drained()
         facts = await self.store.facts(self._workspace, run_id)
         if facts is None:
@@ -278,6 +281,7 @@ class Stepwell:
 
     async def workers(self) -> list[WorkerInfo]:
         """The workers that have a lease, or runs left from one."""
+        await self._writer.drained()
         return await self.store.workers(self._workspace)
 
     # -- working -------------------------------------------------------------------------
@@ -362,6 +366,13 @@ def _claimed_all(ask: ClaimRuns, batch: list[Change], committed: Committed) -> b
             for change in batch
         )
     )
+
+
+def _filter(input: Any) -> dict[str, Any]:
+    if not isinstance(input, Mapping):
+        raise InvalidInput(f"input must be a mapping, not {input!r}.")
+    found: dict[str, Any] = decode(encode(dict(input), "The input to look for"))
+    return found
 
 
 def _not_found(run_id: str) -> RunNotFound:

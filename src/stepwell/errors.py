@@ -11,7 +11,9 @@ class StepwellError(Exception):
     code = "stepwell_error"
 
     def __init__(self, message: str, **details: Any) -> None:
-        super().__init__(message)
+        # Not super(): a failed step's error is also of the class that the step raised, and that
+        # class may want other arguments.
+        Exception.__init__(self, message)
         self.message = message
         self.details = details
 
@@ -97,6 +99,12 @@ class InvalidCursor(InvalidInput):
     code = "invalid_cursor"
 
 
+class StoreForbidden(StepwellError):
+    """The store is there, but this role may not use it."""
+
+    code = "store_forbidden"
+
+
 class StoreUrlInvalid(StepwellError):
     """The store's URL cannot be understood."""
 
@@ -113,6 +121,12 @@ class ChangeBlocked(StepwellError):
     """A transaction of somebody else's holds what a change needs; the change is tried again."""
 
     code = "change_blocked"
+
+
+class NotOpen(StepwellError):
+    """A Stepwell is used before it was opened, or after it was closed."""
+
+    code = "not_open"
 
 
 class SchemaTooNew(StepwellError):
@@ -151,13 +165,13 @@ class OutcomeUnknown(StepwellError):
     code = "outcome_unknown"
 
 
-class StepTimedOut(StepwellError):
+class StepTimedOut(StepwellError, TimeoutError):
     """A step function ran longer than its timeout."""
 
     code = "step_timed_out"
 
 
-class WaitTimedOut(StepwellError):
+class WaitTimedOut(StepwellError, TimeoutError):
     """The awaited event did not come in time."""
 
     code = "wait_timed_out"
@@ -176,13 +190,18 @@ class StepFailed(StepwellError):
         super().__init__(message)
         self.error = error
         self.step = step
+        # Where in the journal the failure stands.
+        self.position = 0
 
 
 class RunEndedBadly(StepwellError):
     """A run that was waited for did not complete."""
 
+    how = "did not complete"
+
     def __init__(self, run_id: str, error: Any) -> None:
-        super().__init__(error.message if error is not None else f"Run {run_id} {self.code}.")
+        reason = f": {error.type}: {error.message}" if error is not None else "."
+        super().__init__(f"Run {run_id} {self.how}{reason}")
         self.run_id = run_id
         self.error = error
 
@@ -191,18 +210,21 @@ class RunFailed(RunEndedBadly):
     """The run failed; `error` has type, message and step."""
 
     code = "run_failed"
+    how = "failed"
 
 
 class RunCancelled(RunEndedBadly):
     """The run was cancelled."""
 
     code = "run_cancelled"
+    how = "was cancelled"
 
 
 class RunTimedOut(RunEndedBadly):
     """The run passed its deadline, or waited in the queue longer than it may."""
 
     code = "run_timed_out"
+    how = "timed out"
 
 
 class Suspended(BaseException):

@@ -104,6 +104,10 @@ class Store(Protocol):
         """That version of a definition, or its highest."""
         ...
 
+    async def definitions(self, workspace_id: str) -> list[str]:
+        """The names of all that were registered, in order."""
+        ...
+
     async def enlist(self, worker: WorkerRow) -> None:
         """Begin a worker's lease."""
         ...

@@ -17,6 +17,7 @@ from stepwell import Stepwell, workflow
 from stepwell.errors import (
     InvalidInput,
     SchemaTooOld,
+    StoreForbidden,
     StoreUnavailable,
     StoreUrlInvalid,
 )
@@ -239,7 +240,7 @@ async def test_a_worker_needs_no_more_than_its_role(url: str) -> None:
     with pytest.raises(SchemaTooOld, match="stepwell migrate"):
         await PostgresStore(agent, SystemClock()).open()
     async with Stepwell(url, workflows=[doubling]) as owner:
-        with pytest.raises(SchemaTooOld, match="stepwell_worker"):
+        with pytest.raises(StoreForbidden, match="stepwell_worker"):
             await PostgresStore(agent, SystemClock()).open()
         await execute(url, f"GRANT stepwell_worker TO {user}")
         run = await owner.start("doubling", 4)

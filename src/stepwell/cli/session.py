@@ -4,8 +4,12 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TYPE_CHECKING, TypeVar
 
+import click
+
+from stepwell.catalog import sqlite_path
 from stepwell.errors import StoreUrlInvalid
 from stepwell.settings import Settings
 
@@ -31,15 +35,16 @@ def stepwell_at(option: str | None, workflows: list[Workflow] | None = None) -> 
     return Stepwell(store_url(option), workflows or (), workspace=WORKSPACE)
 
 
-def connected(
-    option: str | None,
-    work: Callable[[Stepwell], Awaitable[T]],
-    workflows: list[Workflow] | None = None,
-) -> T:
+def connected(option: str | None, work: Callable[[Stepwell], Awaitable[T]]) -> T:
     """What `work` returns when given a Stepwell that is open for as long as it takes."""
 
+    url = store_url(option)
+    if url.startswith("sqlite:") and not Path(path := sqlite_path(url)).exists():
+        # Not refused: an empty store is a fair answer. But it may be a misspelt one.
+        click.echo(f"There was no store {path}; an empty one is made.", err=True)
+
     async def session() -> T:
-        async with stepwell_at(option, workflows) as stepwell:
+        async with stepwell_at(url) as stepwell:
             return await work(stepwell)
 
     return asyncio.run(session())

@@ -65,6 +65,9 @@ def _import(name: str, target: str) -> ModuleType:
 
 
 def _broken(target: str, error: BaseException) -> InvalidInput:
+    if isinstance(error, SyntaxError):  # which has not got so far as to be called
+        where = f"{error.filename}, line {error.lineno}"
+        return InvalidInput(f"{target} cannot be imported: {error.msg} ({where}).")
     last = traceback.extract_tb(error.__traceback__)[-1]
     return InvalidInput(
         f"{target} cannot be imported: {type(error).__name__}: {error} "

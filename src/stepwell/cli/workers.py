@@ -91,7 +91,7 @@ def worker(
         asyncio.run(_work_until_stopped(store, workflows, shape, supervised, ready))
         _leave()
     # Whatever is wrong with store or definitions shows here, before processes multiply it.
-    connected(store, _nothing, workflows)
+    asyncio.run(_open_once(store, workflows))
     command = [
         sys.executable, "-m", "stepwell.cli", "worker", *targets,
         "--concurrency", str(concurrency), "--lease", lease, "--grace", grace,
@@ -107,8 +107,9 @@ def _lease(text: str) -> float:
     return lease
 
 
-async def _nothing(_: Stepwell) -> None:
-    """Opening the store is all there is to do."""
+async def _open_once(store: str | None, workflows: list[Workflow]) -> None:
+    async with stepwell_at(store, workflows):
+        pass
 
 
 async def _work_until_stopped(
@@ -129,6 +130,8 @@ async def _work_until_stopped(
             else:
                 tie.say(found)
             await stop.wait()
+            if tie is None:
+                click.echo("Stopping; steps in progress are given a moment.", err=True)
 
     working = asyncio.create_task(work())
     stopped = asyncio.create_task(stop.wait())

@@ -167,6 +167,8 @@ class Context(Journaling):
         entry = execution.entry(key, "event")
         if entry is None:
             now = execution.clock.now()
+            if match is not None and not isinstance(match, Mapping):
+                raise InvalidInput(f"The match of {key!r} must be a mapping, not {match!r}.")
             wanted = None if match is None else encode(match, f"The match of {key!r}")
             opening = OpenWait(
                 execution.held, key, seq, "event", now,

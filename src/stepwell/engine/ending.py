@@ -53,7 +53,9 @@ class Endings:
                 return await self._result(run_id, read, new and run_id not in self._recent)
         except TimeoutError:
             if limit.passed:
-                raise TimeoutError(f"Run {run_id} has not ended within {timeout:g} s.") from None
+                raise TimeoutError(
+                    f"Run {run_id} has not ended within {timeout:g} s; explain says why."
+                ) from None
             raise
 
     async def _result(self, run_id: str, read: Callable[[], Awaitable[Run]], new: bool) -> Any:

@@ -8,6 +8,7 @@ step function raised, wherever that class can be found again by its name.
 from __future__ import annotations
 
 import importlib
+import traceback
 from functools import cache
 from typing import Any
 
@@ -31,8 +32,10 @@ _encode = msgspec.json.Encoder().encode
 
 
 def describe_failure(error: BaseException, step: str | None) -> str:
-    """The JSON that is recorded of an error."""
+    """The JSON that is recorded of an error; without a step, of the one that ended its run."""
     message = describe(error)
+    if isinstance(error, BaseExceptionGroup):
+        message += "".join(f"; {type(e).__name__}: {describe(e)}" for e in _leaves(error))
     if len(message) > MAX_MESSAGE:
         message = message[:MAX_MESSAGE] + f"… ({len(message) - MAX_MESSAGE} more characters)"
     kind = error.code if isinstance(error, StepwellError) else type(error).__name__
@@ -43,11 +46,43 @@ def describe_failure(error: BaseException, step: str | None) -> str:
         step = error.error.step  # of this run: the wait for the child
     elif isinstance(error, WaitTimedOut):
         step = error.details.get("step")
+    elif step is None:
+        step = _step_behind(error)
     path = f"{type(error).__module__}:{type(error).__qualname__}"
     return _encode({"type": kind, "message": message, "step": step, "class": path}).decode()
 
 
-def recorded_failure(text: str) -> Exception:
+def trace(error: BaseException) -> str:
+    """Where the error comes from, for the log: also when its text is broken."""
+    return "".join(traceback.format_exception(error)).encode("utf-8", "replace").decode()
+
+
+def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
+    found: list[BaseException] = []
+    for error in group.exceptions:
+        found += _leaves(error) if isinstance(error, BaseExceptionGroup) else [error]
+    return found
+
+
+def _step_behind(error: BaseException) -> str | None:
+    """The first of the failed steps that this error was made of, or raised because of."""
+    found: list[StepFailed] = []
+    todo, seen = [error], set[int]()
+    while todo:
+        each = todo.pop()
+        if id(each) in seen:
+            continue
+        seen.add(id(each))
+        if isinstance(each, StepFailed):
+            found.append(each)
+        elif isinstance(each, BaseExceptionGroup):
+            todo += each.exceptions
+        else:
+            todo += [e for e in (each.__cause__, each.__context__) if e is not None]
+    return min(found, key=lambda each: each.position).step if found else None
+
+
+def recorded_failure(text: str, position: int) -> Exception:
     """The error a program sees for a step that was recorded as failed."""
     data = msgspec.json.decode(text)
     info = ErrorInfo(data["type"], data["message"], data["step"])
@@ -56,6 +91,7 @@ def recorded_failure(text: str) -> Exception:
     made = _class_for(data.get("class", ""))
     error = made.__new__(made)
     StepFailed.__init__(error, info.message, error=info, step=info.step)
+    error.position = position
     return error
 
 
@@ -70,7 +106,7 @@ def run_failure(status: str, run_id: str, info: ErrorInfo | None) -> Exception:
 def describe_child_failure(status: str, run_id: str, error: str | None, step: str) -> str:
     """The JSON recorded for a wait whose child did not complete."""
     info: dict[str, Any] = msgspec.json.decode(error) if error else {}
-    message = info.get("message") or f"The run {run_id} {status.replace('_', ' ')}."
+    message = info.get("message") or f"The run was {status.replace('_', ' ')}."
     return _encode(
         {
             "type": info.get("type", f"run_{status}"),

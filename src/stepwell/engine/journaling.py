@@ -52,7 +52,7 @@ class Journaling:
         anchor.set(entry.key)
         if entry.status == "failed":
             assert entry.error is not None
-            raise recorded_failure(entry.error)
+            raise recorded_failure(entry.error, entry.position)
         return value_of(entry)
 
     async def _wait(

@@ -14,8 +14,8 @@ from stepwell.engine.blocking import BlockingContext
 from stepwell.engine.calls import ExitRequested, interrupted, is_async
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
-from stepwell.engine.failures import describe_failure
-from stepwell.errors import Fenced, Suspended
+from stepwell.engine.failures import describe_failure, trace
+from stepwell.errors import Fenced, StepFailed, Suspended
 from stepwell.kernel.changes import EndRun
 from stepwell.kernel.codec import decode, encode_result
 from stepwell.kernel.retry import Retry
@@ -57,6 +57,8 @@ async def execute(
     except (Exception, SystemExit) as error:
         if isinstance(error, SystemExit):
             error = ExitRequested(f"sys.exit({error.code!r}) was called")
+        if not isinstance(error, StepFailed):  # that has been said already
+            log.warning("Run %s failed.\n%s", execution.run_id, trace(error))
         return await _end(execution, "failed", None, describe_failure(error, None))
     except BaseException as error:
         if execution.departed:

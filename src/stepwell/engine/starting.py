@@ -13,7 +13,7 @@ from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.limits import definition_limit, key_limit
-from stepwell.kernel.names import check_count, check_text
+from stepwell.kernel.names import check_count, check_run_id, check_text
 from stepwell.store import DefinitionRow, Store
 
 DEFAULT_RETENTION_SECONDS = 30 * 86_400
@@ -142,10 +142,10 @@ class Starter:
                     latest.max_concurrent_runs, latest.deadline_seconds,
                 )  # fmt: skip
         if row is None:
-            names = ", ".join(sorted(self._known)) or "none"
+            names = ", ".join(await self._store.definitions(self._workspace_id)) or "none"
             raise UnknownDefinition(
-                f"There is no definition {name!r} in this store. Pass it to Stepwell(workflows=…) "
-                f"or start a worker that has it. Registered here: {names}.",
+                f"There is no definition {name!r} in this store; it has {names}. Pass it to "
+                "Stepwell(workflows=…), or start a worker that has it.",
                 definition=name,
             )
         return row
@@ -187,7 +187,7 @@ class Starter:
         return SendSignal(
             id=self._ids.new(),
             workspace_id=self._workspace_id,
-            run_id=run_id,
+            run_id=check_run_id(run_id),
             type=check_text(type, "A signal's name"),
             payload=encode(payload, "The signal's payload", self._max_bytes),
             created_at=self._clock.now(),

@@ -11,7 +11,7 @@ import msgspec
 
 from stepwell.engine.calls import StepIdentity, call, call_within, current_step
 from stepwell.engine.execution import Execution
-from stepwell.engine.failures import describe_failure
+from stepwell.engine.failures import describe_failure, trace
 from stepwell.errors import (
     InvalidInput,
     OutcomeUnknown,
@@ -132,7 +132,14 @@ class StepCall:
         attempt = LogAttempt(
             execution.held, self._key, self._failures, described, began, execution.clock.now()
         )
-        if hopeless or not self._retry.allows(error, self._failures):
+        final = hopeless or not self._retry.allows(error, self._failures)
+        log.log(
+            logging.WARNING if final else logging.INFO,
+            "Run %s: attempt %d of step %r failed%s.\n%s",
+            execution.run_id, self._failures, self._key, "" if final else ", to be tried again",
+            trace(error),
+        )  # fmt: skip
+        if final:
             record = self.record("failed", None, described)
             await execution.record(attempt, record)
             return entry_of(record)

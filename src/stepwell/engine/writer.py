@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Protocol
 
-from stepwell.errors import ChangeBlocked, StoreUnavailable
+from stepwell.errors import ChangeBlocked, NotOpen, StoreUnavailable
 from stepwell.kernel.changes import (
     FENCED,
     GROUP_BITS,
@@ -65,13 +65,20 @@ class Writer:
         self._begun_timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
         self._batches = 0
+        self.closed = True
+
+    def open(self) -> None:
         self.closed = False
+
+    def check_open(self) -> None:
+        if self.closed:
+            raise NotOpen("This Stepwell is not open; use it inside `async with Stepwell(…) as …`.")
 
     def submit(self, *changes: Change) -> asyncio.Future[list[Any]]:
         """Ask for changes; the future has their outcomes once they are durable."""
         future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         if self.closed:
-            future.set_exception(StoreUnavailable("This Stepwell is closed."))
+            future.set_exception(NotOpen("This Stepwell is closed, or was not opened yet."))
             return future
         self._add(Unit(changes, future))
         return future
@@ -101,10 +108,11 @@ class Writer:
 
     async def drained(self) -> None:
         """Wait until everything submitted before is durable, so that a read sees it."""
+        self.check_open()
         if self._begun_timer is not None:
             self._begun_timer.cancel()
             self._show_begun()
-        if self._task is not None and not self.closed:
+        if self._task is not None:
             waiter: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
             self._pending.append(Unit((), waiter))
             await waiter
@@ -172,17 +180,23 @@ class Writer:
 
     async def _apply(self, batch: list[Change]) -> Committed:
         """Commit, however long the store is away: sending a batch again does no harm."""
-        pause = FIRST_PAUSE
+        pause, since = FIRST_PAUSE, 0
         while True:
             try:
-                return await self._store.commit(batch)
+                committed = await self._store.commit(batch)
+                if since:
+                    away = (self._store.clock.now() - since) / SECOND
+                    log.warning("The store is back after %.1f s.", away)
+                return committed
             except StoreUnavailable as error:
                 if self.closed:
                     raise
                 for change in batch:
                     if isinstance(change, ClaimRuns | CancelRun):
                         change.resent = True
-                log.warning("The store is away, trying again in %.2f s: %s", pause, error)
+                if not since:
+                    since = self._store.clock.now()
+                    log.warning("The store is away; trying until it is back: %s", error)
                 await sleep(self._store.clock, pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
 

@@ -13,6 +13,7 @@ def fits(start: StartRun, ask: ClaimRuns) -> bool:
         and start.program in ask.programs
         and start.workspace_id == ask.workspace_id
         and start.due_at <= ask.now
+        and (start.expires_at is None or start.expires_at > ask.now)
         and not start.limits
         and start.parent_run_id is None
         and start.forked_from is None

@@ -130,6 +130,11 @@ def to_datetime(at: int | None) -> datetime | None:
     return None if at is None else moment(at)
 
 
+def shown(at: int) -> str:
+    """A time for people, to the second."""
+    return moment(at).strftime("%Y-%m-%d %H:%M:%SZ")
+
+
 def to_micros(at: datetime) -> int:
     """An aware datetime as microseconds; a naive one is taken as UTC."""
     if at.tzinfo is None:

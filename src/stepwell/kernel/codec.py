@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import msgspec
@@ -22,10 +23,28 @@ _encoder = msgspec.json.Encoder(enc_hook=_hook)
 decode = msgspec.json.Decoder().decode
 
 
+def _to_json(value: Any) -> bytes:
+    data = _encoder.encode(value)
+    if b"null" in data:
+        # What JSON has no number for would come back as null, silently.
+        _check_numbers(msgspec.to_builtins(value, enc_hook=_hook))
+    return data
+
+
+def _check_numbers(value: Any) -> None:
+    if isinstance(value, float) and not math.isfinite(value):
+        raise ValueError(f"JSON has no number for {value}")
+    if isinstance(value, dict):
+        value = list(value.values())
+    if isinstance(value, list | tuple):
+        for each in value:
+            _check_numbers(each)
+
+
 def encode(value: Any, what: str, limit: int = MAX_RESULT_BYTES) -> str:
     """JSON text of a value the caller gave, at most `limit` bytes; errors name `what`."""
     try:
-        data = _encoder.encode(value)
+        data = _to_json(value)
     except Exception as error:
         raise NotSerialisable(f"{what} cannot be written as JSON: {describe(error)}.") from error
     if len(data) > limit:
@@ -39,7 +58,7 @@ def encode(value: Any, what: str, limit: int = MAX_RESULT_BYTES) -> str:
 def encode_result(value: Any, limit: int) -> str:
     """JSON text of what user code returned, at most `limit` bytes."""
     try:
-        data = _encoder.encode(value)
+        data = _to_json(value)
     except Exception as error:
         raise ResultNotSerialisable(
             f"The result cannot be written as JSON: {describe(error)}. "

@@ -7,6 +7,7 @@ import re
 from datetime import timedelta
 
 from stepwell.errors import InvalidDuration
+from stepwell.kernel.names import show
 
 Duration = str | int | float | timedelta
 
@@ -18,6 +19,7 @@ _ISO = re.compile(
 )
 # A thousand years: past that the sum with a date leaves what stores can hold.
 MAX_SECONDS = 1000 * 365 * 86_400
+MAX_TEXT = 100
 
 
 def seconds(value: Duration, what: str = "duration") -> float:
@@ -30,13 +32,17 @@ def seconds(value: Duration, what: str = "duration") -> float:
         result = float(value) if abs(value) <= MAX_SECONDS else math.inf
     else:
         result = _parse(value, what)
-    if math.isnan(result) or result < 0 or result > MAX_SECONDS:
-        raise InvalidDuration(f"{what}: {value!r} must lie between 0 and 1000 years.", value=value)
+    if not 0 <= result <= MAX_SECONDS:
+        raise InvalidDuration(
+            f"{what}: {show(value)} must lie between 0 and 1000 years.", value=value
+        )
     return result
 
 
 def _parse(text: str, what: str) -> float:
     stripped = text.strip()
+    if len(stripped) > MAX_TEXT:
+        raise _invalid(text, what)
     if match := _ISO.fullmatch(stripped):
         parts = {unit: amount for unit, amount in match.groupdict().items() if amount is not None}
         if parts and not stripped.endswith("T"):
@@ -53,7 +59,7 @@ def _parse(text: str, what: str) -> float:
 
 def _invalid(value: object, what: str) -> InvalidDuration:
     return InvalidDuration(
-        f"{what}: {value!r} is not a duration. "
+        f"{what}: {show(value)} is not a duration. "
         'Write "90s", "1h30m", "7d", ISO 8601 like "PT5M", a number of seconds, or a timedelta.',
         value=value,
     )

@@ -6,7 +6,7 @@ from typing import Any
 
 import msgspec
 
-from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.clock import shown, to_datetime
 from stepwell.kernel.limits import describe_limit
 from stepwell.kernel.run import ErrorInfo, Explanation, WorkerInfo
 from stepwell.kernel.states import ENDED
@@ -79,18 +79,19 @@ def explain(facts: RunFacts) -> Explanation:
         )
     if facts.due_at is not None and facts.due_at <= facts.now:
         return _unclaimed(facts)
+    if facts.due_at is not None and facts.status == "running":
+        return Explanation(
+            "suspect",
+            f"Taken up again at {shown(facts.due_at)}, apart from others: it may have taken its "
+            "worker down.",
+            {"due_at": to_datetime(facts.due_at)},
+        )
     if facts.waits:
         return _waiting(facts)
     if facts.due_at is not None:
         at = to_datetime(facts.due_at)
-        if facts.status == "running":
-            return Explanation(
-                "suspect",
-                f"Taken up again at {at}, apart from others: it may have taken its worker down.",
-                {"due_at": at},
-            )
-        return Explanation("delay", f"Starts at {at}.", {"due_at": at})
-    return Explanation("unknown", "Nothing is known to wait for.", {})
+        return Explanation("delay", f"Starts at {shown(facts.due_at)}.", {"due_at": at})
+    return Explanation("none", "Nothing is known to wait for.", {})
 
 
 def _ended(facts: RunFacts) -> Explanation:
@@ -103,7 +104,7 @@ def _ended(facts: RunFacts) -> Explanation:
     details: dict[str, Any] = {}
     if facts.error is not None:
         where = f" in step {facts.error.step!r}" if facts.error.step else ""
-        sentence = f"{sentence[:-1]}{where}: {facts.error.message}"
+        sentence = f"{sentence[:-1]}{where}: {facts.error.type}: {facts.error.message}"
         details = {"error": facts.error}
     return Explanation(facts.status, sentence, details)
 
@@ -118,8 +119,8 @@ def _unclaimed(facts: RunFacts) -> Explanation:
             "Ready; the workers that can execute it are busy or about to claim it.",
             {"workers": [worker.id for worker in alive if facts.program in worker.programs]},
         )
-    known = sorted({p for worker in alive for p in worker.programs})
-    same_name = [p for p in known if p.rpartition("@")[0] == facts.program.rpartition("@")[0]]
+    known = sorted({p.partition(":")[2] for worker in alive for p in worker.programs})
+    same_name = [p for p in known if p.rpartition("@")[0] == facts.definition]
     if same_name:
         return Explanation(
             "unknown_version",
@@ -138,12 +139,13 @@ def _waiting(facts: RunFacts) -> Explanation:
     first = min(facts.waits, key=lambda wait: (wait.due_at is None, wait.due_at or 0))
     others = [wait.key for wait in facts.waits if wait is not first]
     at = to_datetime(first.due_at)
-    until = f" until {at}" if at else ""
+    until = "" if first.due_at is None else f" until {shown(first.due_at)}"
+    which = "" if first.match is None else f" that matches {first.match}"
     sentence = {
         "sleep": f"Sleeping in {first.key!r}{until}.",
-        "event": f"Waiting in {first.key!r} for the event {first.event!r}{until}.",
+        "event": f"Waiting in {first.key!r} for the event {first.event!r}{which}{until}.",
         "child": f"Waiting in {first.key!r} for the run {first.child_run_id}.",
-        "retry": f"Step {first.key!r} failed and is tried again at {at}.",
+        "retry": f"Step {first.key!r} failed and is tried again at {shown(first.due_at or 0)}.",
         "unknown": f"Whether step {first.key!r} took effect is not known; "
         f"send the signal {first.event!r} to decide.",
     }[first.kind]
@@ -153,8 +155,8 @@ def _waiting(facts: RunFacts) -> Explanation:
         "event": first.event,
         "match": first.match,
         "child_run_id": first.child_run_id,
-        "also_waiting": others,
+        "also_waiting": others or None,
     }
     return Explanation(
-        first.kind, sentence, {name: value for name, value in details.items() if value}
+        first.kind, sentence, {name: value for name, value in details.items() if value is not None}
     )

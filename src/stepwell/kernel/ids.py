@@ -4,8 +4,15 @@ from __future__ import annotations
 
 import base64
 import random
+import re
 
 from stepwell.kernel.clock import Clock
+
+_ID = re.compile("[0-9a-v]{26}")
+
+
+def is_id(text: str) -> bool:
+    return _ID.fullmatch(text) is not None
 
 
 class Ids:

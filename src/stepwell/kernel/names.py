@@ -13,14 +13,23 @@ MAX_LENGTH = 200
 _REPEATED = re.compile(r"#\d+$")
 
 
+def show(value: Any) -> str:
+    """A value for a message: short, and also when it cannot show itself."""
+    try:
+        text = repr(value)
+    except Exception:  # an int of very many digits, say
+        return f"a {type(value).__name__}"
+    return text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…"
+
+
 def check_text(value: Any, what: str) -> str:
     """A short text without control characters."""
     if not isinstance(value, str) or not value.strip():
-        raise InvalidName(f"{what} must be a text that is not empty, not {value!r}.")
+        raise InvalidName(f"{what} must be a text that is not empty, not {show(value)}.")
     if len(value) > MAX_LENGTH:
         raise InvalidName(f"{what} has {len(value)} characters; at most {MAX_LENGTH} are allowed.")
     if not value.isprintable():
-        raise InvalidName(f"{what} {value!r} has control characters.")
+        raise InvalidName(f"{what} {show(value)} has control characters.")
     return value
 
 
@@ -37,16 +46,22 @@ def _step_name(value: str) -> str:
     return name
 
 
+def check_run_id(value: Any) -> str:
+    if not isinstance(value, str):
+        raise InvalidInput(f"A run's id is a text, like run.id; not {show(value)}.")
+    return value
+
+
 def check_time(value: Any, what: str) -> datetime:
     if not isinstance(value, datetime):
-        raise InvalidInput(f"{what} must be a datetime, not {value!r}.")
+        raise InvalidInput(f"{what} must be a datetime, not {show(value)}.")
     return value
 
 
 def check_count(value: Any, what: str, least: int = 1) -> int:
     """A whole number that is not too small."""
     if isinstance(value, bool) or not isinstance(value, int) or value < least:
-        raise InvalidInput(f"{what} must be a whole number of at least {least}, not {value!r}.")
+        raise InvalidInput(f"{what} must be a whole number of at least {least}, not {show(value)}.")
     if value > 2**31 - 1:
-        raise InvalidInput(f"{what} must be at most {2**31 - 1}, not {value!r}.")
+        raise InvalidInput(f"{what} must be at most {2**31 - 1}, not {show(value)}.")
     return value

@@ -37,6 +37,8 @@ class Retry:
             raise InvalidInput(f"Retry.jitter must lie between 0 and 1, not {self.jitter!r}.")
         for field in ("retry_on", "give_up_on"):
             kinds = getattr(self, field)
+            if not isinstance(kinds, type | tuple | list | set | frozenset):
+                raise InvalidInput(f"Retry.{field} takes exception classes, not {kinds!r}.")
             kinds = (kinds,) if isinstance(kinds, type) else tuple(kinds)
             object.__setattr__(self, field, kinds)
             for kind in kinds:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterable
 from typing import Any, overload
 
@@ -22,6 +23,14 @@ class Workflow:
     ) -> None:  # fmt: skip
         if not callable(function):
             raise InvalidInput(f"@workflow decorates functions, not {function!r}.")
+        try:
+            inspect.signature(function).bind(None, None)
+        except TypeError as error:
+            raise InvalidInput(
+                f"{function!r} cannot be a workflow: it must take (ctx, input). {error}."
+            ) from error
+        except ValueError:
+            pass  # some functions do not tell their signature
         self.function = function
         self.name = check_text(
             getattr(function, "__name__", None) if name is None else name, "A definition's name"
@@ -116,6 +125,8 @@ def workflow(
 
 def registry(workflows: Iterable[Workflow]) -> dict[tuple[str, int], Workflow]:
     """Workflows by name and version; no two may have the same."""
+    if isinstance(workflows, Workflow):
+        raise InvalidInput(f"workflows takes a list: workflows=[{workflows.name}].")
     found: dict[tuple[str, int], Workflow] = {}
     for each in workflows:
         if not isinstance(each, Workflow):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
 from urllib.parse import parse_qsl, urlencode, urlsplit
@@ -12,6 +13,7 @@ import asyncpg
 from stepwell.errors import StepwellError, StoreUnavailable, StoreUrlInvalid
 
 T = TypeVar("T")
+log = logging.getLogger("stepwell.postgres")
 
 CONNECT_SECONDS = 10.0
 # A statement that takes longer than this has lost its server, or waits for somebody who has.
@@ -75,12 +77,7 @@ class Address:
                     **settings,
                 },
             )
-            # Whoever set this to off for the database or the role did not think of Stepwell.
-            await db.fetch(
-                """SELECT set_config('synchronous_commit', 'on', false)
-                   WHERE current_setting('synchronous_commit') = 'off'"""
-            )
-            return db
+            return await _durable(db)
         except _REFUSED as error:
             raise Refused(
                 f"PostgreSQL refuses to open the database {self.shown}: {error}. Check user, "
@@ -97,6 +94,19 @@ class Address:
             ) from error
 
 
+async def _durable(db: asyncpg.Connection) -> asyncpg.Connection:
+    """Whoever set this to off for the database or the role did not think of Stepwell."""
+    try:
+        await db.fetch(
+            """SELECT set_config('synchronous_commit', 'on', false)
+               WHERE current_setting('synchronous_commit') = 'off'"""
+        )
+    except BaseException:
+        db.terminate()
+        raise
+    return db
+
+
 class Refused(StoreUnavailable):
     """The server is there but does not let us in: waiting will not help."""
 
@@ -111,9 +121,11 @@ async def patiently(seconds: float, action: Callable[[], Awaitable[T]]) -> T:
             return await action()
         except Refused:
             raise
-        except StoreUnavailable:
+        except StoreUnavailable as error:
             if loop.time() + pause > give_up_at:
                 raise
+            if pause == FIRST_PAUSE:
+                log.warning("%s Trying for %g s.", error, seconds)
         await asyncio.sleep(pause)
         pause = min(pause * 2, LONGEST_PAUSE)
 

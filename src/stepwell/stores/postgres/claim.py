@@ -131,6 +131,7 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
                     SELECT r.due_at, r.id FROM runs r WHERE r.workspace_id = $3
                        AND r.program = l.program AND r.priority = l.priority
                        AND r.due_at <= $2 AND r.owner IS NULL
+                       AND coalesce(r.expires_at, 9223372036854775807) > $2
                     ORDER BY r.due_at, r.id LIMIT $6) d
                 WHERE l.priority IS NOT NULL
                 ORDER BY l.priority DESC, d.due_at, d.id LIMIT $6

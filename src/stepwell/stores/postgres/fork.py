@@ -49,7 +49,9 @@ async def _create(maintenance: asyncpg.Connection, origin: str, target: str) -> 
         ) from error
     except asyncpg.ObjectInUseError as error:
         others = await maintenance.fetchval(
-            "SELECT count(*) FROM pg_stat_activity WHERE datname = $1", origin
+            """SELECT count(*) FROM pg_stat_activity
+               WHERE datname = $1 AND backend_type = 'client backend'""",
+            origin,
         )
         raise StoreUnavailable(
             f"The database {origin!r} cannot be copied while others are connected to it "

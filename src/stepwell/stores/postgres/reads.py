@@ -172,6 +172,13 @@ async def definition(
     return None if row is None else DefinitionRow(*row)
 
 
+async def definitions(db: asyncpg.Connection, workspace_id: str) -> list[str]:
+    rows = await db.fetch(
+        "SELECT DISTINCT name FROM definitions WHERE workspace_id = $1 ORDER BY name", workspace_id
+    )
+    return [row[0] for row in rows]
+
+
 async def facts(
     db: asyncpg.Connection, workspace_id: str, run_id: str, now: int
 ) -> RunFacts | None:

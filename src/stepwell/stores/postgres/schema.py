@@ -2,11 +2,17 @@
 
 from __future__ import annotations
 
+import logging
+from importlib import resources
+
 import asyncpg
 
-from stepwell.errors import SchemaTooOld
+from stepwell.errors import SchemaTooOld, StoreForbidden
 from stepwell.stores.migrations import migrations, pending
 
+log = logging.getLogger("stepwell.postgres")
+
+_GRANTS = (resources.files("stepwell.stores.postgres") / "grants.sql").read_text("utf-8")
 _HOW = "Run `stepwell migrate` as the owner of the database."
 
 
@@ -15,9 +21,9 @@ async def check(db: asyncpg.Connection, shown: str) -> bool:
     try:
         applied = await _applied(db)
     except asyncpg.InsufficientPrivilegeError as error:
-        raise SchemaTooOld(
-            f"This role may not read the schema `stepwell` of the database {shown}. "
-            "Grant it the role stepwell_worker."
+        raise StoreForbidden(
+            f"This role may not use the schema `stepwell` of the database {shown}. Grant it "
+            "the role stepwell_worker, and run `stepwell migrate` as the owner of the database."
         ) from error
     waiting = pending(migrations("postgres"), applied)
     if waiting and applied:
@@ -48,6 +54,13 @@ async def migrate(db: asyncpg.Connection, shown: str) -> list[str]:
                     "INSERT INTO stepwell.migrations VALUES ($1, $2)",
                     migration.number,
                     migration.name,
+                )
+            await db.execute(_GRANTS)
+            if not await db.fetchval("SELECT true FROM pg_roles WHERE rolname = 'stepwell_worker'"):
+                log.warning(
+                    "This role may not create the role stepwell_worker, which gives workers the "
+                    "least they need. As a superuser: CREATE ROLE stepwell_worker NOLOGIN; then "
+                    "run `stepwell migrate` again."
                 )
     except asyncpg.InsufficientPrivilegeError as error:
         raise SchemaTooOld(

@@ -130,6 +130,9 @@ class PostgresStore:
     ) -> DefinitionRow | None:
         return await self._pool.run(lambda db: reads.definition(db, workspace_id, name, version))
 
+    async def definitions(self, workspace_id: str) -> list[str]:
+        return await self._pool.run(lambda db: reads.definitions(db, workspace_id))
+
     async def enlist(self, worker: WorkerRow) -> None:
         now = self.clock.now()
         expires = now + int(worker.lease_seconds * SECOND)

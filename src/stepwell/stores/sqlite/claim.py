@@ -116,8 +116,10 @@ def _pick(
                 db,
                 """SELECT json_group_array(json_array(due_at, id, limited, status, blocked_on))
                    FROM (SELECT due_at, id, limited, status, blocked_on FROM runs
-                         WHERE workspace_id = ? AND program = ? AND priority = ?
-                           AND due_at <= ? AND owner IS NULL ORDER BY due_at, id LIMIT ?)""",
+                         WHERE workspace_id = ?1 AND program = ?2 AND priority = ?3
+                           AND due_at <= ?4 AND owner IS NULL
+                           AND (expires_at IS NULL OR expires_at > ?4)
+                         ORDER BY due_at, id LIMIT ?5)""",
                 ask.workspace_id,
                 program,
                 priority,

@@ -159,6 +159,11 @@ def definition(
     return None if row is None else DefinitionRow(*row)
 
 
+def definitions(db: apsw.Connection, workspace_id: str) -> list[str]:
+    sql = "SELECT DISTINCT name FROM definitions WHERE workspace_id = ? ORDER BY name"
+    return [row[0] for row in all_rows(db, sql, workspace_id)]
+
+
 def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunFacts | None:
     row = one(
         db,

@@ -93,6 +93,10 @@ class SqliteStore:
             db.execute("PRAGMA journal_mode = WAL")
         except apsw.NotADBError as error:
             raise StoreUnavailable(f"{self._path} is not a SQLite database.") from error
+        except apsw.CantOpenError as error:
+            raise StoreUnavailable(f"The file {self._path} cannot be opened or made.") from error
+        except apsw.ReadOnlyError as error:
+            raise StoreUnavailable(f"The file {self._path} cannot be written to.") from error
         db.execute("PRAGMA synchronous = FULL")
         db.execute("PRAGMA temp_store = MEMORY")
         db.execute(f"PRAGMA cache_size = {-CACHE_BYTES // 1024}")
@@ -176,6 +180,9 @@ class SqliteStore:
         self, workspace_id: str, name: str, version: int | None
     ) -> DefinitionRow | None:
         return await self._read.run(lambda db: reads.definition(db, workspace_id, name, version))
+
+    async def definitions(self, workspace_id: str) -> list[str]:
+        return await self._read.run(lambda db: reads.definitions(db, workspace_id))
 
     async def enlist(self, worker: WorkerRow) -> None:
         now = self.clock.now()

@@ -162,25 +162,3 @@ CREATE TABLE duties (
     worker_id text NOT NULL,
     expires_at bigint NOT NULL
 );
-
--- The least a worker needs: reading and writing these tables, and nothing else. Give a login
--- role this one: GRANT stepwell_worker TO somebody.
-DO $$
-BEGIN
-    -- Roles belong to the whole server: another database may have made this one, or be about to.
-    BEGIN
-        CREATE ROLE stepwell_worker NOLOGIN;
-    EXCEPTION
-        WHEN duplicate_object OR unique_violation THEN NULL;
-        WHEN insufficient_privilege THEN
-            RAISE NOTICE 'No right to create the role stepwell_worker; workers need another one.';
-    END;
-    IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'stepwell_worker') THEN
-        GRANT USAGE ON SCHEMA stepwell TO stepwell_worker;
-        GRANT SELECT ON migrations TO stepwell_worker;
-        GRANT SELECT, INSERT, UPDATE, DELETE
-            ON definitions, runs, payloads, steps, attempts, waits, events, limits, workers, duties
-            TO stepwell_worker;
-    END IF;
-END
-$$;
