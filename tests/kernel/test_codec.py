@@ -132,3 +132,11 @@ def test_an_error_is_described_whatever_its_text() -> None:
     assert describe(ValueError()) == "ValueError"
     assert describe(Mute()) == "Mute (its text cannot be read)"
     assert describe(ValueError("\ud800!")) == "?!"
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf"), {"a": [None, -float("inf")]}])
+def test_what_json_has_no_number_for_is_refused_and_not_made_null(value: Any) -> None:
+    with pytest.raises(NotSerialisable, match="no number"):
+        encode(value, "The input")
+    with pytest.raises(ResultNotSerialisable, match="no number"):
+        encode_result(value, 1000)

@@ -26,7 +26,9 @@ def test_a_cursor_can_stand_in_a_url_and_does_not_show_the_run(clock: FakeClock)
     assert run_id not in cursor
 
 
-@pytest.mark.parametrize("garbage", ["hello", "hell", "_-_-", "é", "\ud800", None, 5, b"MDZo"])
+@pytest.mark.parametrize(
+    "garbage", ["", "!!!!", "AA", "YWJj", "hello", "hell", "_-_-", "é", "\ud800", None, 5, b"MDZo"]
+)
 def test_garbage_is_no_cursor(garbage: Any) -> None:
     with pytest.raises(InvalidCursor) as refused:
         read_cursor(garbage)

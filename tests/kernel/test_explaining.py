@@ -14,6 +14,7 @@ from stepwell.kernel.run import ErrorInfo, WorkerInfo
 
 AT = datetime(2026, 7, 1, 12, tzinfo=UTC)
 LATER = datetime(2026, 7, 2, 12, tzinfo=UTC)
+SHOWN = "2026-07-02 12:00:00Z"
 NOW = to_micros(AT)
 
 
@@ -30,10 +31,10 @@ def _wait(kind: str, **changes: Any) -> WaitFact:
 
 def _facts(status: str, **changes: Any) -> RunFacts:
     fields: dict[str, Any] = {
-        "run_id": "r1", "definition": "onboard", "version": 2, "program": "onboard@2", "now": NOW,
-        "due_at": None, "owner": None, "blocked_on": None, "limit_capacity": None,
+        "run_id": "r1", "definition": "onboard", "version": 2, "program": "code:onboard@2",
+        "now": NOW, "due_at": None, "owner": None, "blocked_on": None, "limit_capacity": None,
         "limit_taken": 0, "limit_holders": [], "queued_ahead": 0, "running_steps": [],
-        "waits": [], "workers": [_worker("w1", "onboard@2")], "error": None,
+        "waits": [], "workers": [_worker("w1", "code:onboard@2")], "error": None,
     }  # fmt: skip
     return RunFacts(status=status, **fields | changes)
 
@@ -55,10 +56,10 @@ def test_an_ended_run_says_how_it_ended(status: str, sentence: str) -> None:
 def test_a_failed_run_names_its_step_and_its_error() -> None:
     error = ErrorInfo("ValueError", "no card", "charge")
     found = explain(_facts("failed", error=error))
-    assert found.message == "The run failed in step 'charge': no card"
+    assert found.message == "The run failed in step 'charge': ValueError: no card"
     assert found.details == {"error": error}
     found = explain(_facts("failed", error=ErrorInfo("ValueError", "no card")))
-    assert found.message == "The run failed: no card"
+    assert found.message == "The run failed: ValueError: no card"
 
 
 @pytest.mark.parametrize(
@@ -94,7 +95,8 @@ def test_a_running_run_names_its_worker_and_its_steps() -> None:
 
 
 @pytest.mark.parametrize(
-    "workers", [[], [_worker("w2", "onboard@2")], [_worker("w1", "onboard@2", alive=False)]]
+    "workers",
+    [[], [_worker("w2", "code:onboard@2")], [_worker("w1", "code:onboard@2", alive=False)]],
 )
 def test_a_run_whose_worker_is_silent_says_so(workers: list[WorkerInfo]) -> None:
     found = explain(_facts("running", owner="w1", workers=workers))
@@ -104,9 +106,9 @@ def test_a_run_whose_worker_is_silent_says_so(workers: list[WorkerInfo]) -> None
 
 def test_a_due_run_names_the_living_workers_that_can_take_it() -> None:
     workers = [
-        _worker("w1", "onboard@2"),
-        _worker("w2", "other@1"),
-        _worker("w3", "onboard@2", alive=False),
+        _worker("w1", "code:onboard@2"),
+        _worker("w2", "code:other@1"),
+        _worker("w3", "code:onboard@2", alive=False),
     ]
     found = explain(_facts("pending", due_at=NOW, workers=workers, waits=[_wait("sleep")]))
     assert (found.code, found.details) == ("queued", {"workers": ["w1"]})
@@ -116,15 +118,15 @@ def test_a_due_run_names_the_living_workers_that_can_take_it() -> None:
     ("workers", "code", "message", "details"),
     [
         ([], "no_worker", "No worker is alive.", {}),
-        ([_worker("w1", "onboard@2", alive=False)], "no_worker", "Start one", {}),
+        ([_worker("w1", "code:onboard@2", alive=False)], "no_worker", "Start one", {}),
         (
-            [_worker("w1", "onboard@3", "onboard@1", "other@2")],
+            [_worker("w1", "code:onboard@3", "code:onboard@1", "code:other@2")],
             "unknown_version",
             "No living worker has version 2 of 'onboard'; they have onboard@1, onboard@3.",
             {"version": 2, "programs": ["onboard@1", "onboard@3"]},
         ),
         (
-            [_worker("w1", "other@2"), _worker("w2", "onboard@2", alive=False)],
+            [_worker("w1", "code:other@2"), _worker("w2", "code:onboard@2", alive=False)],
             "unknown_definition",
             "No living worker has the definition 'onboard'.",
             {"definition": "onboard", "programs": ["other@2"]},
@@ -142,8 +144,8 @@ def test_a_due_run_that_nobody_can_take_says_what_is_missing(
 @pytest.mark.parametrize(
     ("status", "code", "message"),
     [
-        ("pending", "delay", f"Starts at {LATER}."),
-        ("running", "suspect", f"Taken up again at {LATER}, apart from others"),
+        ("pending", "delay", f"Starts at {SHOWN}."),
+        ("running", "suspect", f"Taken up again at {SHOWN}, apart from others"),
     ],
 )
 def test_a_run_that_is_not_due_yet_says_when(status: str, code: str, message: str) -> None:
@@ -157,17 +159,17 @@ def test_a_run_that_is_not_due_yet_says_when(status: str, code: str, message: st
     [
         (
             _wait("sleep", due_at=to_micros(LATER)),
-            f"Sleeping in 'sleep' until {LATER}.",
+            f"Sleeping in 'sleep' until {SHOWN}.",
             {"due_at": LATER},
         ),
         (
             _wait("event", event="paid", match={"id": 7}),
-            "Waiting in 'event' for the event 'paid'.",
+            "Waiting in 'event' for the event 'paid' that matches {'id': 7}.",
             {"event": "paid", "match": {"id": 7}},
         ),
         (
             _wait("event", event="paid", due_at=to_micros(LATER)),
-            f"Waiting in 'event' for the event 'paid' until {LATER}.",
+            f"Waiting in 'event' for the event 'paid' until {SHOWN}.",
             {"event": "paid", "due_at": LATER},
         ),
         (
@@ -177,7 +179,7 @@ def test_a_run_that_is_not_due_yet_says_when(status: str, code: str, message: st
         ),
         (
             _wait("retry", due_at=to_micros(LATER)),
-            f"Step 'retry' failed and is tried again at {LATER}.",
+            f"Step 'retry' failed and is tried again at {SHOWN}.",
             {"due_at": LATER},
         ),
         (
@@ -206,4 +208,4 @@ def test_of_several_waits_the_one_that_ends_first_is_explained() -> None:
 
 
 def test_a_run_without_any_reason_admits_it() -> None:
-    assert explain(_facts("waiting")).code == "unknown"
+    assert explain(_facts("waiting")).code == "none"

@@ -121,3 +121,9 @@ def test_a_delay_that_is_no_duration_is_refused_by_name(field: str) -> None:
     with pytest.raises(InvalidDuration, match=rf"Retry\.{field}") as refused:
         Retry(**wrong)
     assert refused.value.code == "invalid_duration"
+
+
+@pytest.mark.parametrize("kinds", [5, None, "ValueError", ["ValueError"]])
+def test_what_is_no_exception_class_is_refused(kinds: Any) -> None:
+    with pytest.raises(InvalidInput, match="exception classes"):
+        Retry(retry_on=kinds)
