@@ -20,7 +20,7 @@ def _generator() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["errors.md", "settings.md"])
+@pytest.mark.parametrize("name", ["api.md", "errors.md", "settings.md"])
 def test_a_reference_page_is_up_to_date(name: str) -> None:
     page = _generator().PAGES[name]()
     assert (DOCS / "reference" / name).read_text("utf-8") == page, "run `make docs`"

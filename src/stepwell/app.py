@@ -114,7 +114,7 @@ class Stepwell:
         self, definition: str, input: Any = None, *, connection: Any = None,
         **options: Unpack[StartOptions],
     ) -> RunHandle:  # fmt: skip
-        """Start a run of a definition; see StartOptions for what else can be said.
+        """Start a run of a definition. StartOptions lists what else can be said.
 
         With `connection` (asyncpg, PostgreSQL only) it starts in the caller's own transaction.
         """
@@ -125,7 +125,7 @@ class Stepwell:
         return (await self._start([change]))[0]
 
     async def start_many(self, starts: Sequence[Mapping[str, Any]]) -> list[RunHandle]:
-        """Start several runs in one commit; each mapping has the arguments of `start`."""
+        """Start several runs in one commit; each mapping has `definition`, `input` and options."""
         changes = []
         for index, start in enumerate(starts):
             if not hasattr(start, "keys") or "definition" not in start:
@@ -221,6 +221,7 @@ class Stepwell:
     # -- reading -------------------------------------------------------------------------
 
     async def get_run(self, run_id: str) -> Run:
+        """The run as it is now; raises RunNotFound."""
         check_run_id(run_id)
         await self._writer.drained()
         run = await self.store.get_run(self._workspace, run_id)
@@ -239,7 +240,7 @@ class Stepwell:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
-        """Runs, newest first; `input` is a superset test on their inputs."""
+        """Runs, newest first: `items` and a `next_cursor`; `input` is a superset test on inputs."""
         statuses = [status] if isinstance(status, str) else status
         for name in statuses or ():
             if name not in TRANSITIONS:
@@ -312,7 +313,7 @@ class Stepwell:
             await worker.stop()
 
     async def prune(self) -> int:
-        """Delete runs whose retention has passed; how many there were."""
+        """Delete runs whose retention has passed, as workers do too; how many there were."""
         await self._writer.drained()
         return await prune_once(self.store)
 

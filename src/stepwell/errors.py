@@ -147,6 +147,12 @@ class ForkRefused(StepwellError):
     code = "fork_refused"
 
 
+class SignalNotDelivered(StepwellError):
+    """The run had ended before the signal came."""
+
+    code = "signal_not_delivered"
+
+
 class ContextMisuse(StepwellError):
     """The context was used where it cannot be: inside a step function, or after its run ended."""
 

@@ -28,12 +28,6 @@ _FAILURES = frozenset(
 )
 
 
-class SignalNotDelivered(StepwellError):
-    """The run had ended before the signal came."""
-
-    code = "signal_not_delivered"
-
-
 class Failure(NamedTuple):
     """What is said of an error."""
 

@@ -65,7 +65,7 @@ def _warnings(health: Health) -> list[Alert]:
         found.append(
             Alert("no_worker", "No worker is alive. Start one: stepwell worker MODULE:NAME")
         )
-    elif age is not None and age > OLD_HEARTBEAT_SECONDS:
+    if age is not None and age > OLD_HEARTBEAT_SECONDS:
         found.append(Alert("old_heartbeat", f"The last heartbeat is {span(age)} old."))
     if health.unclaimed:
         runs = count(health.unclaimed, "runnable run")

@@ -17,11 +17,11 @@ from stepwell.cli.arguments import (
     run_id,
     waiting,
 )
-from stepwell.cli.exits import SignalNotDelivered
 from stepwell.cli.health import Health, health_of
 from stepwell.cli.output import compact, emit
 from stepwell.cli.runtext import list_lines, show_lines
 from stepwell.cli.session import connected
+from stepwell.errors import SignalNotDelivered
 from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.run import Explanation, Page, Run, Step
 from stepwell.kernel.states import TRANSITIONS
@@ -30,9 +30,10 @@ if TYPE_CHECKING:
     from stepwell.app import RunHandle, Stepwell
 
 
-@click.group()
-def runs() -> None:
-    """Start runs, look at them, and act on them.
+@click.group(invoke_without_command=True)
+@click.pass_context
+def runs(context: click.Context) -> None:
+    """Start runs, look at them, and act on them; by itself, the same as `runs list`.
 
     \b
     Examples:
@@ -40,6 +41,8 @@ def runs() -> None:
       stepwell runs start onboard-user '{"email": "a@b.c"}' --wait
       stepwell runs show RUN
     """
+    if context.invoked_subcommand is None:
+        context.invoke(list_)
 
 
 # -- looking -----------------------------------------------------------------------------
@@ -223,7 +226,7 @@ def fork(
     \b
     Examples:
       stepwell runs fork RUN --from-step welcome
-      stepwell runs fork RUN --from-step welcome --input '{"email": "b@b.c"}' --wait
+      stepwell runs fork RUN --from-step create-user --input '{"email": "b@b.c"}' --wait
     """
     given = read_input(None, option)
     _begin(

@@ -22,7 +22,7 @@ def migrate(store: str | None, as_json: bool) -> None:
     """Bring the store's schema up to date.
 
     An empty store is given its tables when it is first opened; one made by an older Stepwell
-    waits for this command. Stop the workers first.
+    waits for this command. Workers of the version before can go on meanwhile.
 
     \b
     Example:

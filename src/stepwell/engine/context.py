@@ -51,6 +51,7 @@ class Context(Journaling):
 
     @property
     def run_id(self) -> str:
+        """The run's id."""
         return self._execution.run_id
 
     @property
@@ -100,8 +101,11 @@ class Context(Journaling):
     ) -> Any:  # fmt: skip
         """Call a function and journal what it returns; a recorded step never runs again.
 
-        With `once`, a step that was interrupted is not simply run again: `on_unknown` says
-        whether to fail it, retry it, or ask by waiting for the signal `resolve:<step>`.
+        A plain function runs in a thread, which nobody can stop: after its timeout it may go on
+        beside the next attempt. With `once`, a step that was interrupted or ran into its timeout
+        is not simply run again: `on_unknown` says whether to fail it, retry it, or ask by
+        waiting for the signal `resolve:<step>`. A step that fails raises an error that is a
+        StepFailed and also of the class its function raised.
         """
         key, seq = self._begin(name)
         execution = self._execution
@@ -161,7 +165,13 @@ class Context(Journaling):
         timeout: Duration | None = None, lookback: Duration | None = None,
         raise_on_timeout: bool = False,
     ) -> Any:  # fmt: skip
-        """Wait for a signal or event; its payload, or None after the timeout."""
+        """Wait for a signal or event; its payload, or None after the timeout.
+
+        `event` is the type to wait for, the name of the wait unless said. Events of the workspace
+        count from the moment of the wait on, with `lookback` also from so long before, up to
+        7 days; signals to this run are kept until a wait takes them. As a payload may be None
+        too, `raise_on_timeout` raises WaitTimedOut instead.
+        """
         key, seq = self._begin(name)
         execution = self._execution
         entry = execution.entry(key, "event")
@@ -226,7 +236,7 @@ class Context(Journaling):
     async def start_child(
         self, name: str, definition: str, input: Any = None, **options: Any
     ) -> ChildHandle:
-        """Start a run of its own; the handle has its id and a durable `result()`."""
+        """Start a child and go on; the handle has its id and a durable `result()`."""
         key, seq = self._begin(name)
         execution = self._execution
         entry = execution.entry(key, "child")
@@ -254,7 +264,7 @@ class Context(Journaling):
         return ChildHandle(self, key, value_of(entry))
 
     async def run_child(self, name: str, definition: str, input: Any = None, **options: Any) -> Any:
-        """Start a run and wait for its output; raises RunFailed and its kin if it has none."""
+        """Start a child and wait for its output; raises RunFailed and its kin if it has none."""
         key, seq = self._begin(name)
         execution = self._execution
         entry = execution.entry(key, "child")

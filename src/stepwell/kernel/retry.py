@@ -15,7 +15,12 @@ ErrorTypes = tuple[type[BaseException], ...]
 
 @dataclass(frozen=True, slots=True)
 class Retry:
-    """A retry policy: how many attempts, and how long to wait between them."""
+    """A retry policy: how many attempts, and how long to wait between them.
+
+    `backoff` is fixed, linear or exponential, from `base` up to `max`; `jitter` is a share of it.
+    With `retry_on` only these errors are tried again, with `give_up_on` all but these; raising
+    NonRetryable always gives up.
+    """
 
     attempts: int = 3
     backoff: Backoff = "exponential"

@@ -107,7 +107,13 @@ def workflow(
     deadline: Duration | None = None,
     retry: Retry | None = None,
 ) -> Any:
-    """Make a function `(ctx, input)` a workflow; `retry` is the default of its steps."""
+    """Make a function `(ctx, input)`, async or plain, a workflow.
+
+    `name` is the function's unless said. Of several versions, new runs take the highest. At most
+    `max_concurrent_runs` are active at once, parked ones included. `retention` and `deadline` are
+    defaults for its runs, `retry` for its steps. A plain function runs in a thread and calls
+    `ctx` without `await`.
+    """
 
     def decorate(decorated: Callable[..., Any]) -> Workflow:
         return Workflow(
