@@ -8,6 +8,7 @@ from datetime import datetime
 from typing import Any, Unpack
 
 from stepwell.catalog import store_for
+from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.ending import Endings
 from stepwell.engine.pruner import prune_once
 from stepwell.engine.starting import Starter, StartOptions
@@ -19,16 +20,7 @@ from stepwell.errors import (
     RunNotFound,
     StepNotFound,
 )
-from stepwell.kernel.changes import (
-    FENCED,
-    CancelRun,
-    Change,
-    ClaimRuns,
-    Committed,
-    EndRun,
-    RecordStep,
-    StartRun,
-)
+from stepwell.kernel.changes import CancelRun, StartRun
 from stepwell.kernel.clock import Clock, SystemClock, to_micros
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.cursors import read_cursor, write_cursor
@@ -84,9 +76,9 @@ class Stepwell:
         self._workspace = check_text(workspace, "A workspace's name")
         self._ids = ids or Ids(clock)
         self._workflows = registry(workflows)
-        self._workers: list[Worker] = []
-        self._writer = Writer(self.store, self._heard)
         self._endings = Endings(self.store)
+        self._dispatcher = Dispatcher(self.store, self._endings)
+        self._writer = Writer(self.store, self._dispatcher.heard)
         self._definitions = rows = [found.row() for found in self._workflows.values()]
         self._starter = Starter(
             self.store, clock, self._ids, self._workspace, rows,
@@ -138,7 +130,7 @@ class Stepwell:
 
     async def _start(self, changes: Sequence[StartRun]) -> list[RunHandle]:
         submitted = self._writer.submit(*changes)
-        self._claim_soon()
+        self._dispatcher.claim_soon()
         return [RunHandle(self, run_id, created) for run_id, created in await submitted]
 
     async def fork(
@@ -187,7 +179,7 @@ class Stepwell:
     async def signal(self, run_id: str, name: str, payload: Any = None) -> bool:
         """Send a signal to a run; False if the run has already ended."""
         submitted = self._writer.submit(self._starter.signal(run_id, name, payload))
-        self._claim_soon()
+        self._dispatcher.claim_soon()
         delivered = (await submitted)[0]
         if delivered is None:
             raise _not_found(run_id)
@@ -198,7 +190,7 @@ class Stepwell:
     ) -> bool:
         """Emit an event of the workspace; False if an earlier `once` of that type and key won."""
         submitted = self._writer.submit(self._starter.event(type, payload, key, once))
-        self._claim_soon()
+        self._dispatcher.claim_soon()
         return bool((await submitted)[0])
 
     async def cancel(self, run_id: str) -> bool:
@@ -303,70 +295,19 @@ class Stepwell:
             grace_seconds=seconds(grace, "grace"),
             max_result_bytes=self._settings.max_result_bytes,
         )  # fmt: skip
-        self.store.watch(self._notice)
+        self.store.watch(self._dispatcher.noticed)
         await worker.start()
-        self._workers.append(worker)
+        self._dispatcher.workers.append(worker)
         try:
             yield worker
         finally:
-            self._workers.remove(worker)
+            self._dispatcher.workers.remove(worker)
             await worker.stop()
 
     async def prune(self) -> int:
         """Delete runs whose retention has passed, as workers do too; how many there were."""
         await self._writer.drained()
         return await prune_once(self.store)
-
-    # -- what others did -----------------------------------------------------------------
-
-    def _claim_soon(self) -> None:
-        for worker in self._workers:
-            worker.claim_soon()
-
-    def _heard(self, batch: list[Change], committed: Committed) -> None:
-        """A commit of this process's own is durable."""
-        for change, outcome in zip(batch, committed.outcomes, strict=True):
-            if type(change) is EndRun and outcome != FENCED:
-                self._endings.ended(change.held.run_id, change)
-        for run_id in committed.ended:
-            self._endings.ended(run_id)
-        for run_id, owner in committed.stopped:
-            self._let_go(run_id, owner)
-        # A claim in the batch has seen all that the batch made due.
-        ask = next((change for change in batch if type(change) is ClaimRuns), None)
-        if committed.due and (ask is None or len(self._workers) > 1):
-            self._claim_soon()
-        if ask is not None and _claimed_all(ask, batch, committed):
-            committed.due = False  # nothing is left for others
-        self.store.announce(committed)
-
-    def _let_go(self, run_id: str, owner: str | None) -> None:
-        # A worker that claimed the run since then is not meant: it holds it rightly.
-        for worker in self._workers:
-            if worker.id == owner or owner is None:
-                worker.let_go(run_id)
-
-    def _notice(self, stopped: tuple[str, str | None] | None) -> None:
-        """Another process did something."""
-        if stopped is not None:
-            self._let_go(*stopped)
-        self._claim_soon()
-
-
-def _claimed_all(ask: ClaimRuns, batch: list[Change], committed: Committed) -> bool:
-    """Whether whatever the batch made due has also been claimed in it."""
-    claimed = committed.outcomes[batch.index(ask)]
-    return (
-        ask.limit > 0
-        and not ask.sweep  # what a sweep sets free may be for others
-        and not (claimed.more or claimed.lease_lost)
-        and all(
-            change.program in ask.programs
-            if type(change) is StartRun
-            else type(change) in (RecordStep, ClaimRuns)
-            for change in batch
-        )
-    )
 
 
 def _filter(input: Any) -> dict[str, Any]:

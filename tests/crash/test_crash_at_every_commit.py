@@ -166,7 +166,7 @@ async def _doomed(url: str, clock: FakeClock, run_id: str, after: int, lose: boo
             while not crash.happened.is_set() and not await ended:
                 await asyncio.sleep(0.001)
                 ended = asyncio.ensure_future(doomed.store.ended([run_id]))
-        for found in doomed._workers:
+        for found in doomed._dispatcher.workers:
             found.drop_all()
             found._stopping = True
             for duty in found._duties:

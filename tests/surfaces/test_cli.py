@@ -134,7 +134,7 @@ def test_an_input_error_exits_with_10(lite: Cli, words: tuple[str, ...], code: s
     "words",
     [
         ("frobnicate",),
-        ("runs",),
+        ("runs", "frobnicate"),
         ("runs", "list", "--frobnicate"),
         ("runs", "show"),
         ("runs", "list", "--limit", "many"),
@@ -273,7 +273,7 @@ def warnings(cli: Cli, *words: str) -> list[str]:
     return [warning["code"] for warning in cli.ok(*words)["health"]["warnings"]]
 
 
-@pytest.mark.parametrize("words", [("runs", "list"), ("workers",)], ids=" ".join)
+@pytest.mark.parametrize("words", [("runs",), ("runs", "list"), ("workers",)], ids=" ".join)
 def test_lists_lead_with_a_warning_when_no_worker_is_alive(
     cli: Cli, words: tuple[str, ...]
 ) -> None:

@@ -21,6 +21,7 @@ from stepwell.cli.targets import load_workflows
 from stepwell.errors import InvalidInput
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.names import check_count
+from stepwell.kernel.programs import shown_program
 from stepwell.kernel.run import WorkerInfo
 
 if TYPE_CHECKING:
@@ -180,7 +181,7 @@ def workers(store: str | None, as_json: bool) -> None:
             "yes" if each.alive else "no",
             each.concurrency,
             moment(each.heartbeat_at),
-            ", ".join(name.partition(":")[2] for name in each.programs),
+            ", ".join(map(shown_program, each.programs)),
         )
         for each in found
     ]

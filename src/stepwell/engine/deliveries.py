@@ -11,9 +11,12 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter, deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import TypeVar
 
 from stepwell.kernel.changes import GROUP_BITS
+
+T = TypeVar("T")
 
 # Turns of the loop after which a program has surely reacted: gather, wait and task groups
 # each need two or three to pass a result on, and they may be nested.
@@ -44,24 +47,26 @@ class Deliveries:
         """Whether the journal holds results that the program has not come to yet."""
         return bool(self._order)
 
-    async def replayed(self, position: int) -> None:
-        """A recorded result is asked for: return when its turn has come."""
+    def replayed(self, position: int) -> asyncio.Future[None] | None:
+        """A recorded result is asked for; what to wait for until its turn has come."""
         group = position >> GROUP_BITS
         first = bool(self._order) and self._order[0] == group
         alone = first and self._recorded[group] == 1
         self._recorded[group] -= 1
         if self._recorded[group] == 0:
             self._order.remove(group)
-        if not (alone and self.outstanding == 0 and self.idle):
-            self._asked = True
-            await self._turn_of(position, SETTLE_TURNS)
+        if alone and self.outstanding == 0 and self.idle:
+            return None
+        self._asked = True
+        return self._turn_of(position, SETTLE_TURNS)
 
-    async def recorded(self, position: int) -> None:
-        """A result has just become durable: return when its turn has come."""
-        if self.outstanding > 1 or not self.idle:
-            await self._turn_of(position, SETTLE_TURNS if self.replaying else 1)
+    def recorded(self, position: int) -> asyncio.Future[None] | None:
+        """A result has just become durable; what to wait for until its turn has come."""
+        if self.outstanding > 1 or not self.idle or self.replaying:
+            return self._turn_of(position, SETTLE_TURNS if self.replaying else 1)
+        return None
 
-    async def _turn_of(self, position: int, turns: int) -> None:
+    def _turn_of(self, position: int, turns: int) -> asyncio.Future[None]:
         loop = asyncio.get_running_loop()
         turn: asyncio.Future[None] = loop.create_future()
         self._count += 1
@@ -70,10 +75,11 @@ class Deliveries:
             self._turning = True
             loop.call_soon(self._pass_time, turns)
         self.outstanding += 1
-        try:
-            await turn
-        finally:
-            self.outstanding -= 1
+        turn.add_done_callback(self._served)
+        return turn
+
+    def _served(self, _: asyncio.Future[None]) -> None:
+        self.outstanding -= 1
 
     def _pass_time(self, left: int) -> None:
         loop = asyncio.get_running_loop()
@@ -91,3 +97,19 @@ class Deliveries:
             if not turn.done():
                 turn.set_result(None)
         loop.call_soon(self._pass_time, SETTLE_TURNS)
+
+
+async def surely(future: asyncio.Future[T], departed: Callable[[], bool]) -> T:
+    """Wait for what can no longer be called off, unless the program has to leave.
+
+    Once a result is on its way into the journal, a replay will hand it to the program. So must
+    we, even if the program cancels the operation meanwhile: it comes too late for that.
+    """
+    while True:
+        try:
+            return await asyncio.shield(future)
+        except asyncio.CancelledError:
+            task = asyncio.current_task()
+            if departed() or future.cancelled() or task is None:
+                raise
+            task.uncancel()

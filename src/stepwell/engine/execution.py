@@ -7,7 +7,7 @@ import logging
 from collections.abc import Callable
 from typing import Any, Literal, Protocol
 
-from stepwell.engine.deliveries import Deliveries
+from stepwell.engine.deliveries import Deliveries, surely
 from stepwell.engine.unwinding import unwind
 from stepwell.engine.writer import Writer, fenced, ignore_outcome
 from stepwell.errors import Fenced, JournalMismatch, StoreUnavailable, Suspended
@@ -26,7 +26,7 @@ from stepwell.kernel.changes import (
     WatchWaits,
 )
 from stepwell.kernel.clock import Clock
-from stepwell.kernel.states import SETTLED
+from stepwell.kernel.states import REPLAYED
 
 log = logging.getLogger("stepwell.execution")
 
@@ -79,9 +79,7 @@ class Execution:
             position=max((row.position for row in claimed.journal), default=0),
         )
         self.deliveries = Deliveries(
-            row.position
-            for row in claimed.journal
-            if row.status in SETTLED and row.status != "skipped" and row.kind != "now"
+            row.position for row in claimed.journal if row.status in REPLAYED and row.kind != "now"
         )
         self.fraction = fraction
         self._keeper = keeper
@@ -109,6 +107,9 @@ class Execution:
     @property
     def departed(self) -> bool:
         return self.state == "gone"
+
+    def has_departed(self) -> bool:
+        return self.departed
 
     @property
     def run_id(self) -> str:
@@ -172,7 +173,11 @@ class Execution:
         await self.ready()
         if self._notes:
             changes, self._notes = (*self._notes, *changes), []
-        outcomes = await self.writer.submit(*changes)
+        submitted = self.writer.submit(*changes)
+        if any(type(change) is RecordStep and change.status in REPLAYED for change in changes):
+            outcomes = await surely(submitted, self.has_departed)
+        else:
+            outcomes = await submitted
         if fenced(outcomes):
             self.stop()
         if self.departed:
@@ -280,6 +285,7 @@ class Execution:
 
     def news(self, claimed: ClaimedRun) -> None:
         """The store says how the waits of this run stand."""
+        assert not self.departed
         self.state = "active"
         self.held.fence = claimed.fence
         for row in claimed.waits:

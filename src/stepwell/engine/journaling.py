@@ -8,6 +8,7 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.engine.calls import current_step
+from stepwell.engine.deliveries import surely
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import recorded_failure
 from stepwell.engine.stepcall import entry_of
@@ -41,11 +42,14 @@ class Journaling:
         if entry.status == "skipped":
             # The program gave this up before and will do so again; until then it waits.
             await asyncio.get_running_loop().create_future()
-        await self._execution.deliveries.replayed(entry.position)
-        return self._outcome(entry)
+        return await self._in_turn(self._execution.deliveries.replayed(entry.position), entry)
 
     async def _settled(self, entry: JournalRow) -> Any:
-        await self._execution.deliveries.recorded(entry.position)
+        return await self._in_turn(self._execution.deliveries.recorded(entry.position), entry)
+
+    async def _in_turn(self, turn: asyncio.Future[None] | None, entry: JournalRow) -> Any:
+        if turn is not None:
+            await surely(turn, self._execution.has_departed)
         return self._outcome(entry)
 
     def _outcome(self, entry: JournalRow) -> Any:
@@ -71,7 +75,8 @@ class Journaling:
             execution.held, opening.key, opening.seq, opening.kind, status, 1, output, error,
             row.created_at or opening.created_at, execution.clock.now(), settles=True,
         )  # fmt: skip
-        if execution.deliveries.outstanding == 0 and execution.deliveries.idle:
+        deliveries = execution.deliveries
+        if deliveries.outstanding == 0 and deliveries.idle and not deliveries.replaying:
             execution.note(record)
         else:
             execution.enter()

@@ -14,6 +14,7 @@ from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.limits import definition_limit, key_limit
 from stepwell.kernel.names import check_count, check_run_id, check_text
+from stepwell.kernel.programs import code_program
 from stepwell.store import DefinitionRow, Store
 
 DEFAULT_RETENTION_SECONDS = 30 * 86_400
@@ -138,8 +139,8 @@ class Starter:
             )
             if latest is not None:
                 row = DefinitionRow(
-                    name, version, latest.kind, f"code:{name}@{version}", latest.retention_seconds,
-                    latest.max_concurrent_runs, latest.deadline_seconds,
+                    name, version, latest.kind, code_program(name, version),
+                    latest.retention_seconds, latest.max_concurrent_runs, latest.deadline_seconds,
                 )  # fmt: skip
         if row is None:
             names = ", ".join(await self._store.definitions(self._workspace_id)) or "none"

@@ -251,7 +251,7 @@ class Worker:
         waiting = self._waiting(run.id)
         if waiting is not None:
             current = waiting.held.fence + 1 == run.fence
-            if current and waiting.task is not None and not waiting.task.done():
+            if current and not waiting.departed:
                 self._active[run.id] = waiting
                 waiting.news(run)
                 return

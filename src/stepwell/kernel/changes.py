@@ -277,7 +277,7 @@ class Committed(msgspec.Struct):
     """What a commit did: an outcome for each change, and what others should hear of."""
 
     outcomes: list[Any]
-    # Runs that ended through others than their worker, with the worker that held them.
+    # Runs that were ended or set free by others than their worker, with the worker that held them.
     stopped: list[tuple[str, str | None]] = []
     ended: list[str] = []
     # Whether some run became due.

@@ -8,6 +8,7 @@ import msgspec
 
 from stepwell.kernel.clock import shown, to_datetime
 from stepwell.kernel.limits import describe_limit
+from stepwell.kernel.programs import definition_of, shown_program
 from stepwell.kernel.run import ErrorInfo, Explanation, WorkerInfo
 from stepwell.kernel.states import ENDED
 
@@ -119,8 +120,9 @@ def _unclaimed(facts: RunFacts) -> Explanation:
             "Ready; the workers that can execute it are busy or about to claim it.",
             {"workers": [worker.id for worker in alive if facts.program in worker.programs]},
         )
-    known = sorted({p.partition(":")[2] for worker in alive for p in worker.programs})
-    same_name = [p for p in known if p.rpartition("@")[0] == facts.definition]
+    programs = {program for worker in alive for program in worker.programs}
+    known = sorted(map(shown_program, programs))
+    same_name = sorted(shown_program(p) for p in programs if definition_of(p) == facts.definition)
     if same_name:
         return Explanation(
             "unknown_version",

@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
+from typing import NamedTuple
+
 import msgspec
 
 from stepwell.kernel.crashes import CRASH_LIMIT
 from stepwell.kernel.run import ErrorInfo
+
+
+class Ending(NamedTuple):
+    """One run's end, however it came about."""
+
+    run_id: str
+    status: str
+    output: str | None
+    error: str | None
+    completed_at: int
 
 
 def error_text(type_: str, message: str, step: str | None = None) -> str:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 # From each state, what a run may become; nothing leaves a state in which it has ended.
 TRANSITIONS: dict[str, tuple[str, ...]] = {
     "pending": ("running", "cancelled", "timed_out"),
@@ -14,5 +16,21 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 }
 ENDED = frozenset(status for status, following in TRANSITIONS.items() if not following)
 
-# A step is running, retrying or waiting until it has one of these; then it stays as it is.
-SETTLED = frozenset({"completed", "failed", "timed_out", "skipped"})
+# The same for the entry of a step, sleep, wait or child. What is skipped was given up.
+STEP_TRANSITIONS: dict[str, tuple[str, ...]] = {
+    "running": ("running", "retrying", "completed", "failed", "skipped"),
+    "retrying": ("running", "retrying", "completed", "failed", "skipped"),
+    "completed": (),
+    "failed": (),
+    "timed_out": (),
+    "skipped": (),
+}
+SETTLED = frozenset(status for status, following in STEP_TRANSITIONS.items() if not following)
+OPEN = frozenset(STEP_TRANSITIONS) - SETTLED
+# What a replay hands to the program.
+REPLAYED = SETTLED - {"skipped"}
+
+
+def quoted(statuses: Iterable[str]) -> str:
+    """Statuses as a list in SQL."""
+    return ", ".join(f"'{status}'" for status in sorted(statuses))

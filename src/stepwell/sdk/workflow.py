@@ -9,6 +9,7 @@ from typing import Any, overload
 from stepwell.errors import DuplicateDefinition, InvalidInput
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.names import check_count, check_text
+from stepwell.kernel.programs import code_program
 from stepwell.kernel.retry import Retry
 from stepwell.store import DefinitionRow
 
@@ -56,7 +57,7 @@ class Workflow:
     @property
     def program(self) -> str:
         """What a worker must have to execute runs of this."""
-        return f"code:{self.name}@{self.version}"
+        return code_program(self.name, self.version)
 
     def row(self) -> DefinitionRow:
         """The workflow as a store registers it."""

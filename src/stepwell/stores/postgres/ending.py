@@ -8,21 +8,10 @@ from typing import NamedTuple
 import asyncpg
 
 from stepwell.kernel.changes import CancelRun, Committed, EndRun
-from stepwell.kernel.outcomes import child_result
-from stepwell.kernel.states import ENDED
+from stepwell.kernel.outcomes import Ending, child_result
+from stepwell.kernel.states import ENDED, OPEN, quoted
 from stepwell.stores.postgres.columns import Columns, packable
 from stepwell.stores.postgres.limits import wake_queued
-
-
-class Ending(NamedTuple):
-    """One run's end, however it came about."""
-
-    run_id: str
-    status: str
-    output: str | None
-    error: str | None
-    completed_at: int
-
 
 _ENDINGS = Columns(
     "run_id text", "status text", "output text", "error text", "completed_at bigint",
@@ -35,7 +24,7 @@ _THEIRS = "ANY(ARRAY(SELECT run_id FROM ending))"
 _FINISH = f"""ended AS (
        UPDATE runs r SET status = e.status, completed_at = e.completed_at, owner = NULL,
            due_at = NULL, expires_at = NULL, blocked_on = NULL,
-           purge_at = e.completed_at + r.retention_seconds * 1000000
+           prune_at = e.completed_at + r.retention_seconds * 1000000
        FROM ending e WHERE r.id = {_THEIRS} AND r.id = e.run_id
    ), bodies AS (
        INSERT INTO payloads (run_id, kind, body)
@@ -51,7 +40,7 @@ _FINISH = f"""ended AS (
        ON CONFLICT DO NOTHING
    ), closed AS (
        UPDATE steps SET status = 'skipped'
-       WHERE run_id = {_THEIRS} AND status IN ('running', 'retrying')
+       WHERE run_id = {_THEIRS} AND status IN ({quoted(OPEN)})
    )"""
 
 

@@ -8,9 +8,8 @@ from typing import Any
 import asyncpg
 
 from stepwell.kernel.changes import FENCED, Committed, LogAttempt, RecordStep
+from stepwell.kernel.states import OPEN, quoted
 from stepwell.stores.postgres.columns import Columns
-
-OPEN = ("running", "retrying")
 
 
 class Entry:
@@ -51,10 +50,10 @@ _INTO_STEPS = """INSERT INTO steps (run_id, key, seq, position, kind, status, at
                                     error, started_at, completed_at)"""
 
 # What is settled stays as it is, whoever records it once more.
-_UNLESS_SETTLED = """ON CONFLICT (run_id, key) DO UPDATE SET
+_UNLESS_SETTLED = f"""ON CONFLICT (run_id, key) DO UPDATE SET
        position = excluded.position, status = excluded.status, attempts = excluded.attempts,
        output = excluded.output, error = excluded.error, completed_at = excluded.completed_at
-   WHERE steps.status IN ('running', 'retrying')"""
+   WHERE steps.status IN ({quoted(OPEN)})"""
 
 
 def _rows(entries: list[Entry]) -> list[tuple[Any, ...]]:

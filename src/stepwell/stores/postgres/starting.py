@@ -8,6 +8,7 @@ import asyncpg
 
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
 
@@ -150,12 +151,13 @@ async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
-        condition = """(s.status IN ('completed', 'timed_out') AND s.key IS DISTINCT FROM $3)
+        condition = f"""(s.status IN ({quoted(REPLAYED - {"failed"})})
+            AND s.key IS DISTINCT FROM $3)
             OR (s.status = 'failed'
             AND coalesce(s.position < (SELECT position FROM steps WHERE run_id = $2 AND key = $3),
                          true))"""
     else:
-        condition = """s.status IN ('completed', 'failed', 'timed_out') AND s.seq <
+        condition = f"""s.status IN ({quoted(REPLAYED)}) AND s.seq <
             (SELECT seq FROM (SELECT seq FROM steps WHERE run_id = $2 AND key = $3
              UNION ALL SELECT seq FROM waits WHERE run_id = $2 AND key = $3) f LIMIT 1)"""
     await db.fetch(

@@ -209,7 +209,7 @@ class PostgresStore:
         async def work(db: asyncpg.Connection) -> int:
             async with db.transaction():
                 rows = await db.fetch(
-                    """SELECT id FROM runs WHERE purge_at <= $1 ORDER BY purge_at LIMIT $2
+                    """SELECT id FROM runs WHERE prune_at <= $1 ORDER BY prune_at LIMIT $2
                        FOR UPDATE SKIP LOCKED""",
                     now,
                     limit,

@@ -13,8 +13,8 @@ import asyncpg
 
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.crashes import Stopped, Verdict, judge
-from stepwell.kernel.outcomes import crash_loop_error, deadline_error, ttl_error
-from stepwell.stores.postgres.ending import Ending, finish
+from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, ttl_error
+from stepwell.stores.postgres.ending import finish
 from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock, lock_names
 

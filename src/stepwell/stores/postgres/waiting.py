@@ -21,7 +21,7 @@ from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.outcomes import child_result
 from stepwell.kernel.signals import hand_out
-from stepwell.kernel.states import ENDED
+from stepwell.kernel.states import ENDED, quoted
 from stepwell.stores.postgres.columns import Columns, pack_texts, texts
 from stepwell.stores.postgres.ending import Result, end_waits
 
@@ -132,13 +132,13 @@ async def _find_ended_children(
     db: asyncpg.Connection, changes: list[OpenWait], done: Committed
 ) -> None:
     rows = await db.fetch(
-        """SELECT g.number - 1, r.status,
+        f"""SELECT g.number - 1, r.status,
                (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
                (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')
            FROM unnest($1::text[]) WITH ORDINALITY AS g (child_run_id, number)
            LEFT JOIN LATERAL (
                SELECT id, status FROM runs WHERE id = g.child_run_id OFFSET 0) r ON true
-           WHERE r.id IS NULL OR r.status IN ('completed', 'failed', 'cancelled', 'timed_out')""",
+           WHERE r.id IS NULL OR r.status IN ({quoted(ENDED)})""",
         [c.child_run_id for c in changes],
     )
     results = []

@@ -27,10 +27,11 @@ from stepwell.kernel.changes import (
     WatchWaits,
 )
 from stepwell.kernel.claiming import fits
-from stepwell.kernel.states import ENDED
+from stepwell.kernel.outcomes import Ending
+from stepwell.kernel.states import ENDED, OPEN, quoted
 from stepwell.stores.sqlite import waiting
 from stepwell.stores.sqlite.claim import claim
-from stepwell.stores.sqlite.ending import Ending, finish
+from stepwell.stores.sqlite.ending import finish
 from stepwell.stores.sqlite.immediate import start_and_take
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack, writing
 from stepwell.stores.sqlite.starting import start
@@ -87,13 +88,13 @@ def _fenced(db: apsw.Connection, batch: Sequence[Change]) -> set[tuple[str, str,
 def _record_steps(db: apsw.Connection, found: list[tuple[int, RecordStep]], _: Committed) -> None:
     run_rows(
         db,
-        """INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output, error,
-                              started_at, completed_at) VALUES {rows}
+        f"""INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output, error,
+                              started_at, completed_at) VALUES {{rows}}
            ON CONFLICT (run_id, key) DO UPDATE SET
                position = excluded.position, status = excluded.status,
                attempts = excluded.attempts, output = excluded.output, error = excluded.error,
                completed_at = excluded.completed_at
-           WHERE steps.status IN ('running', 'retrying')""",
+           WHERE steps.status IN ({quoted(OPEN)})""",
         [
             (c.held.run_id, c.key, c.seq, c.position, c.kind, c.status, c.attempts, c.output,
              c.error, c.started_at, c.completed_at)
@@ -196,10 +197,10 @@ def _cancel_runs(db: apsw.Connection, found: list[tuple[int, CancelRun]], done: 
             continue
         living = all_rows(
             db,
-            """WITH RECURSIVE tree (id) AS (
+            f"""WITH RECURSIVE tree (id) AS (
                    SELECT ? UNION SELECT r.id FROM runs r JOIN tree t ON r.parent_run_id = t.id)
                SELECT r.id, r.owner FROM tree JOIN runs r USING (id)
-               WHERE r.status IN ('pending', 'running', 'waiting')""",
+               WHERE r.status NOT IN ({quoted(ENDED)})""",
             change.run_id,
         )
         finish(

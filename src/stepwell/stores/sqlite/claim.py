@@ -15,8 +15,8 @@ from stepwell.kernel.changes import (
     WaitRow,
 )
 from stepwell.kernel.crashes import Stopped, judge
-from stepwell.kernel.outcomes import crash_loop_error, deadline_error, ttl_error
-from stepwell.stores.sqlite.ending import Ending, finish, slots_taken, wake_queued
+from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, ttl_error
+from stepwell.stores.sqlite.ending import finish, slots_taken, wake_queued
 from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
 
 SWEEP_LIMIT = 500

@@ -5,21 +5,11 @@ from __future__ import annotations
 from typing import Any
 
 import apsw
-import msgspec
 
 from stepwell.kernel.changes import Committed
-from stepwell.kernel.outcomes import child_result
+from stepwell.kernel.outcomes import Ending, child_result
+from stepwell.kernel.states import OPEN, quoted
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
-
-
-class Ending(msgspec.Struct, gc=False):
-    """One run's end, however it came about."""
-
-    run_id: str
-    status: str
-    output: str | None
-    error: str | None
-    completed_at: int
 
 
 def finish(db: apsw.Connection, endings: list[Ending], done: Committed) -> None:
@@ -31,7 +21,7 @@ def finish(db: apsw.Connection, endings: list[Ending], done: Committed) -> None:
         """WITH e (id, status, at) AS (VALUES {rows})
            UPDATE runs SET status = e.status, completed_at = e.at, owner = NULL,
                due_at = NULL, expires_at = NULL, blocked_on = NULL,
-               purge_at = e.at + retention_seconds * 1000000
+               prune_at = e.at + retention_seconds * 1000000
            FROM e WHERE runs.id = e.id""",
         [(e.run_id, e.status, e.completed_at) for e in endings],
     )
@@ -48,9 +38,9 @@ def finish(db: apsw.Connection, endings: list[Ending], done: Committed) -> None:
     )
     run(
         db,
-        """UPDATE steps SET status = 'skipped'
+        f"""UPDATE steps SET status = 'skipped'
            WHERE run_id IN (SELECT value FROM json_each(?))
-             AND status IN ('running', 'retrying')""",
+             AND status IN ({quoted(OPEN)})""",
         ids,
     )
     run(db, "DELETE FROM waits WHERE run_id IN (SELECT value FROM json_each(?))", ids)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import apsw
 
 from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.sqlite.ending import wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
@@ -106,11 +107,11 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
-        condition = """(s.status IN ('completed', 'timed_out') AND s.key IS NOT ?3)
+        condition = f"""(s.status IN ({quoted(REPLAYED - {"failed"})}) AND s.key IS NOT ?3)
             OR (s.status = 'failed' AND s.position < coalesce(
                 (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
     else:
-        condition = """s.status IN ('completed', 'failed', 'timed_out') AND s.seq <
+        condition = f"""s.status IN ({quoted(REPLAYED)}) AND s.seq <
             (SELECT seq FROM steps WHERE run_id = ?2 AND key = ?3
              UNION ALL SELECT seq FROM waits WHERE run_id = ?2 AND key = ?3 LIMIT 1)"""
     run(

@@ -267,7 +267,7 @@ class SqliteStore:
             with writing(db):
                 old = [row[0] for row in all_rows(
                     db,
-                    "SELECT id FROM runs WHERE purge_at <= ? ORDER BY purge_at LIMIT ?",
+                    "SELECT id FROM runs WHERE prune_at <= ? ORDER BY prune_at LIMIT ?",
                     now,
                     limit,
                 )]  # fmt: skip

@@ -9,7 +9,7 @@ from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.outcomes import child_result
 from stepwell.kernel.signals import hand_out
-from stepwell.kernel.states import ENDED
+from stepwell.kernel.states import ENDED, quoted
 from stepwell.stores.sqlite.ending import end_waits
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack
 
@@ -97,11 +97,11 @@ def _find_ended_children(db: apsw.Connection, changes: list[OpenWait], done: Com
     by_child = {(c.held.run_id, c.key): c for c in changes}
     ended = unpack(
         db,
-        """SELECT json_group_array(json_array(c.value->>0, c.value->>1, r.status,
+        f"""SELECT json_group_array(json_array(c.value->>0, c.value->>1, r.status,
                (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
                (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')))
            FROM json_each(?) c LEFT JOIN runs r ON r.id = c.value->>2
-           WHERE r.id IS NULL OR r.status IN ('completed', 'failed', 'cancelled', 'timed_out')""",
+           WHERE r.id IS NULL OR r.status IN ({quoted(ENDED)})""",
         pack([(c.held.run_id, c.key, c.child_run_id) for c in changes]),
     )
     end_waits(

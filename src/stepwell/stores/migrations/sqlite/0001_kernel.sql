@@ -51,7 +51,7 @@ CREATE TABLE runs (
     deadline_at INTEGER,
     expires_at INTEGER,
     retention_seconds INTEGER NOT NULL,
-    purge_at INTEGER
+    prune_at INTEGER
 ) WITHOUT ROWID;
 
 CREATE INDEX runs_live ON runs (workspace_id, program, priority DESC, due_at, id) WHERE due_at IS NOT NULL;
@@ -60,7 +60,7 @@ CREATE INDEX runs_blocked ON runs (blocked_on, priority DESC, id) WHERE blocked_
 CREATE INDEX runs_called ON runs (blocked_on)
     WHERE blocked_on IS NOT NULL AND due_at IS NOT NULL;
 CREATE INDEX runs_expiring ON runs (expires_at) WHERE expires_at IS NOT NULL;
-CREATE INDEX runs_purged ON runs (purge_at) WHERE purge_at IS NOT NULL;
+CREATE INDEX runs_to_prune ON runs (prune_at) WHERE prune_at IS NOT NULL;
 CREATE INDEX runs_children ON runs (parent_run_id) WHERE parent_run_id IS NOT NULL;
 CREATE INDEX runs_by_definition ON runs (workspace_id, definition, id);
 CREATE INDEX runs_by_status ON runs (workspace_id, status, id) WHERE status <> 'completed';
