@@ -14,6 +14,7 @@ from stepwell.catalog import store_for
 from stepwell.kernel.changes import Change, Committed
 from stepwell.kernel.retry import Retry
 from stepwell.testing.clock import FakeClock
+from stepwell.testing.crash import crash
 from tests.engine.support import flowing
 
 QUICK = Retry(attempts=3, backoff="fixed", base="0.1s", jitter=0)
@@ -158,24 +159,16 @@ async def _doomed(url: str, clock: FakeClock, run_id: str, after: int, lose: boo
     store = store_for(url, clock)
     doomed = Stepwell(workflows=ALL, store=store)
     async with doomed:
-        crash = Crash(store, after, lose)
+        stopping = Crash(store, after, lose)
         worker = doomed.worker(lease="3s", grace=0)
         await worker.__aenter__()
         async with flowing(clock, "0.02s"):
             ended = asyncio.ensure_future(doomed.store.ended([run_id]))
-            while not crash.happened.is_set() and not await ended:
+            while not stopping.happened.is_set() and not await ended:
                 await asyncio.sleep(0.001)
                 ended = asyncio.ensure_future(doomed.store.ended([run_id]))
-        for found in doomed._dispatcher.workers:
-            found.drop_all()
-            found._stopping = True
-            for duty in found._duties:
-                duty.cancel()
-            found._claims.stop()
-        doomed._writer.closed = True
-        if doomed._writer._task is not None:
-            doomed._writer._task.cancel()
-        return crash.happened.is_set()
+        crash(doomed)
+        return stopping.happened.is_set()
 
 
 async def _check_journal(sw: Stepwell, run_id: str, after: int) -> None:

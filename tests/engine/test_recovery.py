@@ -9,18 +9,11 @@ import pytest
 
 from stepwell import RunFailed, workflow
 from stepwell.errors import StoreUnavailable
+from stepwell.testing.crash import vanish
 from tests.conftest import World
 from tests.engine.support import echo, eventually, flowing, until
 
 LEASE = "15s"
-
-
-async def _abandon(worker: Any) -> None:
-    """Make a worker vanish as SIGKILL would: no release, no farewell."""
-    worker.drop_all()
-    for duty in worker._duties:
-        duty.cancel()
-    worker._stopping = True
 
 
 async def test_another_worker_takes_over_within_the_lease(world: World, clock: Any) -> None:
@@ -42,7 +35,7 @@ async def test_another_worker_takes_over_within_the_lease(world: World, clock: A
         async with one.worker(lease=LEASE) as victim:
             run = await one.start("steps")
             await reached.wait()
-            await _abandon(victim)
+            vanish(victim)
             async with two.worker(lease=LEASE), flowing(clock):
                 assert await two.result(run.id) == ["a", "b", "c"]
         assert calls == ["a", "b", "b", "c"]
@@ -136,7 +129,7 @@ async def test_a_step_that_kills_its_worker_five_times_fails_the_run(
             async with sw.worker(lease=LEASE) as worker:
                 await entered.wait()
                 await sw.steps(run.id)  # its row now says that it runs
-                await _abandon(worker)
+                vanish(worker)
             clock.advance("20s")
         async with sw.worker(lease=LEASE):
             with pytest.raises(RunFailed) as failed:
@@ -167,7 +160,7 @@ async def test_progress_resets_the_crash_count(world: World, clock: Any) -> None
             entered.clear()
             async with sw.worker(lease=LEASE) as worker:
                 await entered.wait()
-                await _abandon(worker)
+                vanish(worker)
             clock.advance("20s")
         async with sw.worker(lease=LEASE):
             assert await run.result() == [f"s{n}" for n in range(8)]
@@ -240,7 +233,7 @@ async def test_slots_of_a_dead_worker_do_not_leak(world: World, clock: Any) -> N
         runs = [await sw.start("single") for _ in range(3)]
         async with sw.worker(lease=LEASE) as worker:
             await entered.wait()
-            await _abandon(worker)
+            vanish(worker)
         clock.advance("20s")
         async with sw.worker(lease=LEASE):
             assert [await run.result() for run in runs] == [2, 3, 4]

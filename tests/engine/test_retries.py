@@ -8,9 +8,11 @@ from typing import Any
 import pytest
 
 from stepwell import NonRetryable, Retry, RunFailed, StepFailed, workflow
+from stepwell.testing.crash import vanish
 from tests.conftest import World
 from tests.engine.support import until, until_code
 
+LEASE = "15s"
 QUICK = Retry(attempts=3, backoff="fixed", base=0, jitter=0)
 
 
@@ -146,7 +148,9 @@ async def test_a_step_that_takes_too_long_is_stopped(world: World, clock: Any) -
         assert failed.value.error.type == "step_timed_out"
 
 
-async def test_once_fails_asks_or_retries_when_the_outcome_is_unknown(world: World) -> None:
+async def test_once_fails_asks_or_retries_when_the_outcome_is_unknown(
+    world: World, clock: Any
+) -> None:
     executions: list[str] = []
     interrupted = asyncio.Event()
 
@@ -169,7 +173,8 @@ async def test_once_fails_asks_or_retries_when_the_outcome_is_unknown(world: Wor
             for name, how in hows.items():
                 runs[name] = await sw.start("pay", {"id": name, "how": how})
             await interrupted.wait()
-            worker.drop_all()  # as a crash would
+            vanish(worker)
+        clock.advance(LEASE)
         async with sw.worker():
             with pytest.raises(RunFailed) as failed:
                 await runs["fail"].result()
@@ -218,7 +223,7 @@ async def test_a_cancellation_from_within_fails_the_step_and_the_run_like_any_er
         assert failed.value.error.type == "CancelledError"
 
 
-async def test_once_writes_its_intent_down_before_every_attempt(world: World) -> None:
+async def test_once_writes_its_intent_down_before_every_attempt(world: World, clock: Any) -> None:
     entered = asyncio.Event()
     calls: list[int] = []
 
@@ -237,7 +242,8 @@ async def test_once_writes_its_intent_down_before_every_attempt(world: World) ->
         async with sw.worker() as worker:
             run = await sw.start("pay")
             await entered.wait()
-            worker.drop_all()  # as a crash in the second attempt would
+            vanish(worker)
+        clock.advance(LEASE)
         async with sw.worker():
             with pytest.raises(RunFailed) as failed:
                 await run.result()
