@@ -28,6 +28,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 FIRST_BLOCKED, LONGEST_BLOCKED = 1.0, 15.0
 # How long a step runs before its row says so; one that is faster is written once.
 LAZY_SECONDS = 0.05
+# How long closing waits for the commit that is under way.
+CLOSE_SECONDS = 5.0
 
 
 class InProgress(Protocol):
@@ -123,12 +125,11 @@ class Writer:
         if self._begun_timer is not None:
             self._begun_timer.cancel()
         if self._task is not None:
-            await asyncio.wait([self._task], timeout=5)
+            await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
             if self._task is not None:
                 self._task.cancel()
-        closed = StoreUnavailable("This Stepwell was closed before the change was durable.")
         for unit in (*self._pending, *self._put_off):
-            unit.refuse(closed)
+            unit.refuse(_closed())
         for timer in self._put_off.values():
             timer.cancel()
 
@@ -136,7 +137,12 @@ class Writer:
         try:
             while self._pending:
                 units, self._pending = self._pending[:MAX_BATCH], self._pending[MAX_BATCH:]
-                await self._commit(units)
+                try:
+                    await self._commit(units)
+                except BaseException:
+                    for unit in units:  # closed while the store kept it waiting
+                        unit.refuse(_closed())
+                    raise
                 # Let everyone who was just answered go on, so that the next batch is full.
                 await asyncio.sleep(0)
         finally:
@@ -227,6 +233,10 @@ class Writer:
     def _try_again(self, unit: Unit) -> None:
         del self._put_off[unit]
         self._add(unit)
+
+
+def _closed() -> StoreUnavailable:
+    return StoreUnavailable("This Stepwell was closed before the change was durable.")
 
 
 def fenced(outcomes: list[Any]) -> bool:
