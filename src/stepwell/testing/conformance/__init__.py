@@ -1,0 +1,14 @@
+"""What every store must do: checks that a store's author runs against an empty store.
+
+Each check takes a store that is open and empty, and raises AssertionError. Run them all:
+
+    for check in CHECKS:
+        await check(fresh_store())
+"""
+
+from __future__ import annotations
+
+from stepwell.testing.conformance import limits, recovery, running, waiting
+from stepwell.testing.conformance.check import CHECKS, Check
+
+__all__ = ["CHECKS", "Check", "limits", "recovery", "running", "waiting"]

@@ -1,0 +1,74 @@
+"""Concurrency limits: who gets a slot, who queues, and who shares."""
+
+from __future__ import annotations
+
+from stepwell.kernel.changes import (
+    EndRun,
+)
+from stepwell.store import Store
+from stepwell.testing.conformance.check import check
+from stepwell.testing.samples import (
+    WORKSPACE,
+    claim,
+    claim_one,
+    commit,
+    enlist,
+    start,
+)
+
+
+@check
+async def limits_hold_and_free_slots_go_to_the_next_in_line(store: Store) -> None:
+    await enlist(store, "w1")
+    limits = [("definition:x", 1)]
+    await commit(store, *(start(store, f"r{n}", limits=limits) for n in range(3)))
+    _, held = await claim_one(store, "w1")
+    assert held.run_id == "r0"
+    assert (await claim(store, "w1", sweep=True, known=["r0"])).runs == []
+    facts = await store.facts(WORKSPACE, "r2")
+    assert facts is not None
+    assert (facts.blocked_on, facts.limit_holders, facts.queued_ahead) == (
+        "definition:x",
+        ["r0"],
+        1,
+    )
+    await commit(store, EndRun(held, "completed", "1", None, store.clock.now()))
+    _, following = await claim_one(store, "w1")
+    assert following.run_id == "r1"
+
+
+@check
+async def a_child_shares_the_slots_that_are_in_use_above_it(store: Store) -> None:
+    await enlist(store, "w1")
+    limits = [("definition:down", 1)]
+    await commit(store, start(store, "down", limits=limits))
+    _, down = await claim_one(store, "w1")
+    await commit(store, start(store, "between", parent_run_id="down", held=down))
+    _, between = await claim_one(store, "w1")
+    below = start(store, "below", parent_run_id="between", held=between, limits=limits)
+    await commit(store, below, start(store, "beside", limits=limits))
+    _, held = await claim_one(store, "w1")
+    assert held.run_id == "below"
+
+
+@check
+async def a_slot_is_not_passed_on_by_whoever_outlives_its_run(store: Store) -> None:
+    await enlist(store, "w1")
+    limits = [("definition:down", 1)]
+    await commit(store, start(store, "down", limits=limits))
+    _, down = await claim_one(store, "w1")
+    await commit(store, start(store, "between", parent_run_id="down", held=down))
+    _, between = await claim_one(store, "w1")
+    await commit(store, EndRun(down, "completed", "1", None, store.clock.now()))
+    await commit(store, start(store, "next", limits=limits))
+    _, following = await claim_one(store, "w1")
+    assert following.run_id == "next"
+    late = start(store, "late", parent_run_id="between", held=between, limits=limits)
+    await commit(store, late)
+    assert (await claim(store, "w1")).runs == []
+    facts = await store.facts(WORKSPACE, "late")
+    assert facts is not None
+    assert (facts.blocked_on, facts.limit_holders) == ("definition:down", ["next"])
+    await commit(store, EndRun(following, "completed", "1", None, store.clock.now()))
+    _, held = await claim_one(store, "w1")
+    assert held.run_id == "late"
