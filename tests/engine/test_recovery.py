@@ -139,6 +139,41 @@ async def test_a_step_that_kills_its_worker_five_times_fails_the_run(
     assert len(calls) == 5
 
 
+async def test_runs_beside_one_that_takes_its_worker_down_are_not_blamed(
+    world: World, clock: Any
+) -> None:
+    struck, calm = asyncio.Event(), asyncio.Event()
+    strikes: list[int] = []
+
+    async def poison() -> None:
+        strikes.append(1)
+        struck.set()
+        await asyncio.Event().wait()
+
+    @workflow
+    async def work(ctx: Any, input: Any) -> Any:
+        if input == "poison":
+            await ctx.step("poison", poison)
+        await ctx.step("patient", calm.wait)
+        return input
+
+    async with world([work]) as sw:
+        runs = {n: await sw.start("work", "poison" if n == 2 else n) for n in range(5)}
+        for _ in range(5):
+            struck.clear()
+            async with sw.worker(lease="5m") as worker, flowing(clock, "0.1s"):
+                await struck.wait()
+                vanish(worker)
+            clock.advance("6m")
+        calm.set()
+        async with sw.worker(lease="5m"), flowing(clock, "0.1s"):
+            with pytest.raises(RunFailed) as failed:
+                await runs.pop(2).result()
+            assert failed.value.error.type == "crash_loop"
+            assert {n: await run.result() for n, run in runs.items()} == {n: n for n in runs}
+    assert len(strikes) == 5
+
+
 async def test_progress_resets_the_crash_count(world: World, clock: Any) -> None:
     entered = asyncio.Event()
     crashed: set[str] = set()
