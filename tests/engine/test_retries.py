@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
@@ -10,7 +11,7 @@ import pytest
 from stepwell import NonRetryable, Retry, RunFailed, StepFailed, workflow
 from stepwell.testing.crash import vanish
 from tests.conftest import World
-from tests.engine.support import until, until_code
+from tests.engine.support import eventually, until, until_code
 
 LEASE = "15s"
 QUICK = Retry(attempts=3, backoff="fixed", base=0, jitter=0)
@@ -249,3 +250,102 @@ async def test_once_writes_its_intent_down_before_every_attempt(world: World, cl
                 await run.result()
         assert failed.value.error.type == "outcome_unknown"
         assert calls == [1, 2]
+
+
+async def asked(world: World, clock: Any, answers: list[Any]) -> tuple[Any, int]:
+    """A run of a once-step that was interrupted, after these answers; how often it executed."""
+    entered = asyncio.Event()
+    executions: list[int] = []
+
+    async def charge() -> str:
+        executions.append(1)
+        entered.set()
+        if len(executions) == 1:
+            await asyncio.Event().wait()
+        return "charged"
+
+    @workflow
+    async def pay(ctx: Any, input: Any) -> Any:
+        return await ctx.step("charge", charge, once=True, on_unknown="ask")
+
+    async with world([pay]) as sw:
+        async with sw.worker() as worker:
+            run = await sw.start("pay")
+            await entered.wait()
+            vanish(worker)
+        clock.advance(LEASE)
+        async with sw.worker():
+            for answer in answers:
+                await until(sw, run.id, "waiting")
+                await until_code(sw, run.id, "unknown")
+                await sw.signal(run.id, "resolve:charge", answer)
+            await until(sw, run.id, "completed", "failed")
+            return await sw.get_run(run.id), len(executions)
+
+
+@pytest.mark.parametrize("nonsense", ["maybe", None, {"action": "perhaps"}, ["retry"]])
+async def test_an_answer_that_resolves_nothing_is_asked_for_again(
+    world: World, clock: Any, caplog: pytest.LogCaptureFixture, nonsense: Any
+) -> None:
+    run, executions = await asked(world, clock, [nonsense, {"output": {"by": "hand"}}])
+    assert (run.status, run.output, executions) == ("completed", {"by": "hand"}, 1)
+    assert [log.message for log in caplog.records if "does not resolve step" in log.message]
+
+
+async def test_an_unknown_outcome_can_be_resolved_as_failed(world: World, clock: Any) -> None:
+    run, executions = await asked(world, clock, [{"action": "fail"}])
+    assert (run.status, run.error.type, executions) == ("failed", "outcome_unknown", 1)
+    assert "resolved as failed" in run.error.message
+
+
+async def test_an_output_of_null_resolves_too(world: World, clock: Any) -> None:
+    run, executions = await asked(world, clock, [{"output": None}])
+    assert (run.status, run.output, executions) == ("completed", None, 1)
+
+
+@pytest.mark.parametrize("on_unknown", ["fail", "ask", "retry"])
+@pytest.mark.parametrize("plain", [False, True], ids=["async", "plain"])
+async def test_a_timeout_of_a_once_step_is_an_unknown_outcome(
+    world: World, clock: Any, on_unknown: str, plain: bool
+) -> None:
+    entered: list[int] = []
+    go = threading.Event()
+
+    def in_thread() -> str:
+        entered.append(1)
+        if len(entered) == 1:
+            go.wait()
+        return "charged"
+
+    async def in_loop() -> str:
+        entered.append(1)
+        if len(entered) == 1:
+            await asyncio.Event().wait()
+        return "charged"
+
+    @workflow
+    async def pay(ctx: Any, input: Any) -> Any:
+        charge = in_thread if plain else in_loop
+        return await ctx.step(
+            "charge", charge, once=True, on_unknown=on_unknown, timeout="10s", retry=QUICK
+        )
+
+    async with world([pay]) as sw, sw.worker():
+        run = await sw.start("pay")
+        await eventually(lambda: entered)
+        clock.advance("11s")
+        try:
+            if on_unknown == "fail":
+                with pytest.raises(RunFailed) as failed:
+                    await run.result()
+                assert failed.value.error.type == "outcome_unknown"
+                assert "timeout" in failed.value.error.message
+            elif on_unknown == "ask":
+                await until_code(sw, run.id, "unknown")
+                await sw.signal(run.id, "resolve:charge", {"output": "by hand"})
+                assert await run.result() == "by hand"
+            else:
+                assert await run.result() == "charged"
+        finally:
+            go.set()
+    assert len(entered) == (2 if on_unknown == "retry" else 1)
