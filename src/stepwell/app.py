@@ -16,6 +16,7 @@ from stepwell.engine.worker import Worker
 from stepwell.engine.writer import Writer
 from stepwell.errors import (
     InvalidInput,
+    InvalidName,
     RunNotFailed,
     RunNotFound,
     StepNotFound,
@@ -74,6 +75,8 @@ class Stepwell:
         clock: Clock = store.clock if store is not None else SystemClock()
         self.store = store or store_for(self._settings.store if url is None else url, clock)
         self._workspace = check_text(workspace, "A workspace's name")
+        if "/" in workspace:
+            raise InvalidName(f"A workspace's name has no '/'; {workspace!r} has.")
         self._ids = ids or Ids(clock)
         self._workflows = registry(workflows)
         self._endings = Endings(self.store)
@@ -118,6 +121,9 @@ class Stepwell:
 
     async def start_many(self, starts: Sequence[Mapping[str, Any]]) -> list[RunHandle]:
         """Start several runs in one commit; each mapping has `definition`, `input` and options."""
+        given: object = starts
+        if not isinstance(given, Iterable) or isinstance(given, Mapping):
+            raise InvalidInput(f"start_many takes a list of mappings, not {starts!r}.")
         changes = []
         for index, start in enumerate(starts):
             if not hasattr(start, "keys") or "definition" not in start:
@@ -137,6 +143,7 @@ class Stepwell:
         self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None
     ) -> RunHandle:
         """A new run that has the journal of another up to `from_step` and goes on from there."""
+        check_text(from_step, "from_step")
         origin = await self.get_run(run_id)
         if from_step not in {step.key for step in await self.steps(run_id)}:
             raise StepNotFound(f"Run {run_id} has no step {from_step!r}.", run_id=run_id)
@@ -233,6 +240,8 @@ class Stepwell:
         cursor: str | None = None,
     ) -> Page:
         """Runs, newest first: `items` and a `next_cursor`; `input` is a superset test on inputs."""
+        if not isinstance(status, str | list | tuple | set | frozenset | None):
+            raise InvalidInput(f"status takes a status or a list of them, not {status!r}.")
         statuses = [status] if isinstance(status, str) else status
         for name in statuses or ():
             if name not in TRANSITIONS:

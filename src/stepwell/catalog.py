@@ -10,6 +10,7 @@ from stepwell.kernel.clock import Clock
 from stepwell.store import Store
 
 _POSTGRES = ("postgresql", "postgres")
+_EXAMPLES = "Use sqlite:///file.db or postgresql://user@host/database."
 
 
 def sqlite_path(url: str) -> str:
@@ -26,7 +27,13 @@ def sqlite_path(url: str) -> str:
 
 def store_for(url: str, clock: Clock) -> Store:
     """The store a URL names, not yet opened."""
-    scheme = urlsplit(url).scheme
+    given: object = url
+    if not isinstance(given, str) or not given.isprintable():
+        raise StoreUrlInvalid(f"{url!r} is not a store. {_EXAMPLES}")
+    try:
+        scheme = urlsplit(url).scheme
+    except ValueError as error:
+        raise StoreUrlInvalid(f"{url!r} is not a store: {error}. {_EXAMPLES}") from error
     if scheme == "sqlite":
         # Loaded by name, so that a process pays only for the store it uses.
         module = import_module("stepwell.stores.sqlite")
@@ -41,6 +48,4 @@ def store_for(url: str, clock: Clock) -> Store:
             ) from error
         store = module.PostgresStore(url, clock)
         return store
-    raise StoreUrlInvalid(
-        f"{url!r} is not a store. Use sqlite:///file.db or postgresql://user@host/database."
-    )
+    raise StoreUrlInvalid(f"{url!r} is not a store. {_EXAMPLES}")

@@ -116,8 +116,8 @@ class Store(Protocol):
         """Renew a lease; False if it was lost."""
         ...
 
-    async def retire(self, worker_ids: Sequence[str]) -> None:
-        """End leases at once: these processes are gone, or are going."""
+    async def retire(self, worker_ids: Sequence[str], *, alive: bool = False) -> None:
+        """End leases at once. What workers that are `alive` still hold is free, and no crash."""
         ...
 
     async def workers(self, workspace_id: str) -> list[WorkerInfo]: ...

@@ -13,7 +13,7 @@ import pytest
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
 from stepwell.engine.writer import Writer
-from stepwell.errors import ChangeBlocked, StoreUnavailable
+from stepwell.errors import ChangeBlocked, NotOpen, StoreUnavailable
 from stepwell.kernel.changes import CancelRun, Change, Committed, RecordStep, SendSignal, StartRun
 from stepwell.store import Store
 from stepwell.stores.postgres import PostgresStore
@@ -42,6 +42,7 @@ async def opened(url: str, clock: FakeClock) -> AsyncIterator[tuple[Store, Write
     store = store_for(url, clock)
     await store.open()
     writer = Writer(store, lambda batch, committed: None)
+    writer.open()
     try:
         yield store, writer
     finally:
@@ -216,7 +217,7 @@ async def test_closing_fails_whoever_waits_for_a_store_that_is_away(
             assert not starting.done()
         with pytest.raises(StoreUnavailable):
             await starting
-        with pytest.raises(StoreUnavailable, match="closed"):
+        with pytest.raises(NotOpen, match="closed"):
             await sw.start("doubling", 1)
 
 

@@ -62,9 +62,7 @@ async def call(
     try:
         if is_async(function):
             return await function(*args, **kwargs)
-        bound = functools.partial(_in_thread, function, args, kwargs)
-        run = contextvars.copy_context().run
-        result = await asyncio.get_running_loop().run_in_executor(threads, run, bound)
+        result = await call_in_thread(threads, function, *args, **kwargs)
         return await result if inspect.isawaitable(result) else result
     except SystemExit as error:
         raise ExitRequested(f"sys.exit({error.code!r}) was called") from error
@@ -74,12 +72,20 @@ async def call(
         raise CancelledFromWithin("something the step awaited was cancelled") from error
 
 
-def _in_thread(function: Callable[..., Any], args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
-    try:
-        return function(*args, **kwargs)
-    except StopIteration as error:
-        # A StopIteration cannot pass through a future.
-        raise RuntimeError(f"StopIteration was raised: {error}") from error
+async def call_in_thread(
+    threads: Executor, function: Callable[..., Any], *args: Any, **kwargs: Any
+) -> Any:
+    """Call a plain function in a thread, with the context variables of whoever calls."""
+
+    def call_it() -> Any:
+        try:
+            return function(*args, **kwargs)
+        except (StopIteration, GeneratorExit) as error:
+            # Neither can pass through a future and come out as what it was.
+            raise RuntimeError(f"{type(error).__name__} was raised: {error}") from error
+
+    run = contextvars.copy_context().run
+    return await asyncio.get_running_loop().run_in_executor(threads, run, call_it)
 
 
 async def call_within(

@@ -79,7 +79,7 @@ class Context(Journaling):
         if current_step.get() is not None:
             at = execution.clock.now()
         else:
-            key, seq = execution.next_key(f"now:{anchor.get()}")
+            key, seq = execution.keys.next_moment(anchor.get())
             entry = execution.entry(key, "now")
             if entry is None:
                 at = execution.clock.now()
@@ -128,8 +128,8 @@ class Context(Journaling):
                 return await self._settled(await work.once(entry, on_unknown))
             return await self._settled(await work.attempts(entry))
         except asyncio.CancelledError:
-            if execution.state == "active":
-                execution.note(work.record("skipped", None, None))
+            if not execution.departed:
+                execution.skip(key, seq, "step", work.started_at)
             raise
         finally:
             execution.leave()
@@ -212,7 +212,7 @@ class Context(Journaling):
     ) -> None:
         """Emit an event of the workspace; with `once`, the first of that type and key wins."""
         check_text(type, "An event's type")
-        journal_key, seq = self._begin(f"emit:{type}")
+        journal_key, seq = self._begin_own(f"emit:{type}")
         execution = self._execution
         entry = execution.entry(journal_key, "emit")
         if entry is not None:
@@ -270,7 +270,7 @@ class Context(Journaling):
         entry = execution.entry(key, "child")
         if entry is not None:
             return await self._replay(entry)
-        waiting = execution.waits.get(key)
+        waiting = execution.waits.rows.get(key)
         if waiting is not None:
             assert waiting.child_run_id is not None
             opening = self._child_wait(key, seq, waiting.child_run_id)
@@ -316,7 +316,7 @@ class Context(Journaling):
         )
 
     async def _child_result(self, start_key: str, run_id: str) -> Any:
-        key, seq = self._begin(f"{start_key}.result")
+        key, seq = self._begin_own(f"{start_key}.result")
         entry = self._execution.entry(key, "child")
         if entry is not None:
             return await self._replay(entry)
@@ -338,14 +338,14 @@ class Context(Journaling):
         entry = execution.entry(key, "patch")
         if entry is not None:
             execution.patches[change_id] = True
-            execution.next_key(key)
+            execution.keys.next(key)
             await self._replay(entry)
             return True
         if execution.replaying:
             execution.patches[change_id] = False
             return False
         execution.patches[change_id] = True
-        _, seq = execution.next_key(key)
+        _, seq = execution.keys.next(key)
         execution.enter()
         try:
             now = execution.clock.now()

@@ -11,12 +11,9 @@ from __future__ import annotations
 import asyncio
 import heapq
 from collections import Counter, deque
-from collections.abc import Callable, Iterable
-from typing import TypeVar
+from collections.abc import Iterable
 
 from stepwell.kernel.changes import GROUP_BITS
-
-T = TypeVar("T")
 
 # Turns of the loop after which a program has surely reacted: gather, wait and task groups
 # each need two or three to pass a result on, and they may be nested.
@@ -97,19 +94,3 @@ class Deliveries:
             if not turn.done():
                 turn.set_result(None)
         loop.call_soon(self._pass_time, SETTLE_TURNS)
-
-
-async def surely(future: asyncio.Future[T], departed: Callable[[], bool]) -> T:
-    """Wait for what can no longer be called off, unless the program has to leave.
-
-    Once a result is on its way into the journal, a replay will hand it to the program. So must
-    we, even if the program cancels the operation meanwhile: it comes too late for that.
-    """
-    while True:
-        try:
-            return await asyncio.shield(future)
-        except asyncio.CancelledError:
-            task = asyncio.current_task()
-            if departed() or future.cancelled() or task is None:
-                raise
-            task.uncancel()

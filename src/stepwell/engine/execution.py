@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from typing import Any, Literal, Protocol
 
-from stepwell.engine.deliveries import Deliveries, surely
+from stepwell.engine.deliveries import Deliveries
+from stepwell.engine.keys import Keys
 from stepwell.engine.unwinding import unwind
+from stepwell.engine.waits import Waits
 from stepwell.engine.writer import Writer, fenced, ignore_outcome
-from stepwell.errors import Fenced, JournalMismatch, StoreUnavailable, Suspended
+from stepwell.errors import Fenced, JournalMismatch, NotOpen, StoreUnavailable, Suspended
 from stepwell.kernel.changes import (
     Change,
     ClaimedRun,
@@ -32,9 +34,6 @@ log = logging.getLogger("stepwell.execution")
 
 # Turns of the loop a program is given to begin something else before it counts as waiting.
 PARK_TURNS = 6
-
-# Waits that end by the clock alone.
-_TIMED = ("sleep", "retry")
 
 State = Literal["active", "parked", "gone"]
 
@@ -71,7 +70,7 @@ class Execution:
         self.cancelled = False
         self.task: asyncio.Task[None] | None = None
         self.entries = {row.key: row for row in claimed.journal}
-        self.waits = {row.key: row for row in claimed.waits}
+        self.waits = Waits(claimed.waits)
         self.held = Held(
             claimed.id,
             owner,
@@ -85,31 +84,21 @@ class Execution:
         self._keeper = keeper
         # Decisions of ctx.patched() in this execution.
         self.patches: dict[str, bool] = {}
-        self._names: dict[str, int] = {}
-        self._seq = 0
+        self._keys = Keys()
         self._notes: list[RecordStep] = []
         # Operations at work; the program cannot be parked while there are any.
         self._active = 0
-        self._waiting: dict[str, asyncio.Future[WaitRow]] = {}
-        # Kind and time of the waits.
-        self._due = {row.key: (row.kind, row.due_at) for row in claimed.waits}
         self._to_open: list[Change] = []
         self._checking = False
         self._turns_left = 0
         self._resuming: asyncio.Task[None] | None = None
-        # Waits in which the program itself rests, not just some branch of it.
-        self._resting: set[str] = set()
         # Tasks other than the program's own that are inside an operation.
         self._branches: dict[asyncio.Task[Any], int] = {}
         self._abandoning: set[asyncio.Task[Any]] = set()
-        self._unseen_waits = len(self.waits)
 
     @property
     def departed(self) -> bool:
         return self.state == "gone"
-
-    def has_departed(self) -> bool:
-        return self.departed
 
     @property
     def run_id(self) -> str:
@@ -117,14 +106,11 @@ class Execution:
 
     # -- keys and the journal ------------------------------------------------------------
 
-    def next_key(self, name: str) -> tuple[str, int]:
-        """The journal key of this call, and its place in the order of calls."""
+    @property
+    def keys(self) -> Keys:
         if self.departed:
             raise self.leaving()
-        count = self._names.get(name, 0) + 1
-        self._names[name] = count
-        self._seq += 1
-        return (name if count == 1 else f"{name}#{count}"), self._seq
+        return self._keys
 
     def entry(self, key: str, kind: str) -> JournalRow | None:
         """What the journal holds under this key."""
@@ -134,22 +120,9 @@ class Execution:
         return row
 
     @property
-    def next_due_at(self) -> int | None:
-        """When the first of the current waits runs out, if any does."""
-        due = [self._due[key][1] for key in self._waiting if key in self._due]
-        return min((at for at in due if at is not None), default=None)
-
-    @property
-    def sleeps_until(self) -> int | None:
-        """When the program goes on if it only waits for time; None if it may go on any moment."""
-        if all(self._due[key][0] in _TIMED for key in self._waiting if key in self._due):
-            return self.next_due_at
-        return None
-
-    @property
     def replaying(self) -> bool:
         """Whether something recorded or waited for has not been reached yet."""
-        return self.deliveries.replaying or self._unseen_waits > 0
+        return self.deliveries.replaying or self.waits.unseen > 0
 
     def leaving(self) -> BaseException:
         """What an operation raises when the program has to leave."""
@@ -168,21 +141,41 @@ class Execution:
         """Record this along with whatever is recorded next."""
         self._notes.append(change)
 
-    async def record(self, *changes: Change) -> list[Any]:
+    async def record(self, *changes: Change) -> None:
         """Make changes durable; raises when the run is no longer held."""
         await self.ready()
         if self._notes:
             changes, self._notes = (*self._notes, *changes), []
         submitted = self.writer.submit(*changes)
-        if any(type(change) is RecordStep and change.status in REPLAYED for change in changes):
-            outcomes = await surely(submitted, self.has_departed)
-        else:
+        try:
             outcomes = await submitted
-        if fenced(outcomes):
+        except (StoreUnavailable, NotOpen):  # closed: nothing more can be recorded
             self.stop()
+        except asyncio.CancelledError:
+            self._give_up(changes)
+            raise
+        else:
+            if fenced(outcomes):
+                self.stop()
         if self.departed:
             raise self.leaving()
-        return outcomes
+
+    def _give_up(self, changes: Iterable[Change]) -> None:
+        """The program cancelled an operation whose result is on its way into the journal."""
+        if not self.departed:
+            for change in changes:
+                if type(change) is RecordStep and change.status in REPLAYED:
+                    self.skip(change.key, change.seq, change.kind, change.started_at)
+
+    def skip(self, key: str, seq: int, kind: str, started_at: int) -> None:
+        """Note that the program gave this up before it saw a result. What a wait took goes back."""
+        now = self.clock.now()
+        self.note(
+            RecordStep(
+                self.held, key, seq, kind, "skipped", 1, None, None, started_at, now,
+                settles=True,
+            )
+        )  # fmt: skip
 
     async def ready(self) -> None:
         """Return once changes can be recorded. A program that was parked too soon is resumed."""
@@ -208,11 +201,6 @@ class Execution:
         elif self.state == "parked":
             self.stop()
 
-    @property
-    def rests(self) -> bool:
-        """Whether the program itself waits, so that nothing is lost when it leaves memory."""
-        return bool(self._resting)
-
     def enter(self) -> None:
         self._active += 1
         self.deliveries.outstanding += 1
@@ -228,7 +216,7 @@ class Execution:
                 del self._branches[task]
         self._active -= 1
         self.deliveries.outstanding -= 1
-        if self._active == 0 and self._waiting:
+        if self._active == 0 and self.waits:
             self._check_soon()
 
     # -- waiting -------------------------------------------------------------------------
@@ -236,20 +224,17 @@ class Execution:
     async def wait(self, key: str, opening: OpenWait, *companions: Change) -> WaitRow:
         """Wait until the wait of this key has ended, opening it if need be."""
         await self.ready()
-        row = self.waits.get(key)
+        row = self.waits.rows.get(key)
         if row is not None:
             if row.kind != opening.kind:
                 raise _mismatch(key, row.kind, opening.kind)
-            self._unseen_waits -= 1
+            self.waits.unseen -= 1
             if row.ended_at is not None:
                 return row
         else:
             self._to_open += [*companions, opening]
-            self._due[key] = (opening.kind, opening.due_at)
-        future: asyncio.Future[WaitRow] = asyncio.get_running_loop().create_future()
-        self._waiting[key] = future
-        if self.blocking or asyncio.current_task() is self.task:
-            self._resting.add(key)
+        resting = self.blocking or asyncio.current_task() is self.task
+        future = self.waits.begin(opening, resting=resting)
         self.deliveries.outstanding += 1
         self._check_soon()
         try:
@@ -262,22 +247,15 @@ class Execution:
             self._leave_quietly()
             raise
         finally:
-            self._waiting.pop(key, None)
-            self.waits.pop(key, None)
-            self._due.pop(key, None)
-            self._resting.discard(key)
+            self.waits.over(key)
             self.deliveries.outstanding -= 1
             self._turns_left = PARK_TURNS
 
     def _abandon(self, key: str, opening: OpenWait) -> None:
         """The program cancelled a wait of its own: nothing may be consumed by it any more."""
         self._to_open = [change for change in self._to_open if change is not opening]
-        now = self.clock.now()
-        change = RecordStep(
-            self.held, key, opening.seq, opening.kind, "skipped", 1, None, None,
-            opening.created_at, now, settles=True,
-        )  # fmt: skip
-        task = asyncio.get_running_loop().create_task(self.record(change))
+        self.skip(key, opening.seq, opening.kind, opening.created_at)
+        task = asyncio.get_running_loop().create_task(self.record())
         self._abandoning.add(task)
         task.add_done_callback(self._abandoning.discard)
         task.add_done_callback(ignore_outcome)
@@ -288,13 +266,7 @@ class Execution:
         assert not self.departed
         self.state = "active"
         self.held.fence = claimed.fence
-        for row in claimed.waits:
-            future = self._waiting.get(row.key)
-            if future is None and row.key not in self.waits:
-                continue  # it has served already, and only its row is still there
-            self.waits[row.key] = row
-            if row.ended_at is not None and future is not None and not future.done():
-                future.set_result(row)
+        self.waits.news(claimed.waits)
         self._check_soon()
 
     def _check_soon(self) -> None:
@@ -312,11 +284,11 @@ class Execution:
             asyncio.get_running_loop().call_soon(self._check)
             return
         self._checking = False
-        keys = [key for key, future in self._waiting.items() if not future.done()]
+        keys = self.waits.open_keys
         if self.state != "active" or not (keys or self._to_open):
             return
         opening, self._to_open = self._to_open, []
-        only_waits = self._active == 0 and len(keys) == len(self._waiting) and bool(keys)
+        only_waits = self._active == 0 and self.waits.all_open
         last = ParkRun(self.held, keys) if only_waits else WatchWaits(self.held, keys)
         changes: list[Change] = [*self._notes, *opening, last]
         self._notes = []
@@ -342,9 +314,7 @@ class Execution:
         log.error("Run %s could not open its waits.", self.run_id, exc_info=error)
         if self.state == "parked":
             self.state = "active"
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(error)
+        self.waits.refuse(error)
 
     # -- leaving -------------------------------------------------------------------------
 
@@ -357,17 +327,13 @@ class Execution:
         for task in (self.task, *self._branches):
             if task is not None:
                 task.cancel()
-        for future in self._waiting.values():
-            future.cancel()
+        self.waits.cancel()
 
     def suspend(self) -> None:
         """Leave memory: the run is parked, and goes on from its journal another time."""
         self.state = "gone"
-        rested = self.rests
-        for future in self._waiting.values():
-            if not future.done():
-                future.set_exception(Suspended())
-                future.exception()
+        rested = self.waits.rests
+        self.waits.refuse(Suspended())
         if self.task is not None and not self.task.done():
             unwind(self.task, self.held, self.writer, rested)
 
@@ -377,7 +343,11 @@ class Execution:
         return self.writer.submit(ReleaseRun(self.held))
 
     def end(self, status: str, output: str | None, error: str | None) -> EndRun:
+        """The program has ended; branches that it left behind are called off."""
         self.state = "gone"
+        for task in self._branches:
+            task.cancel()
+        self.waits.cancel()
         return EndRun(self.held, status, output, error, self.clock.now())
 
     def take_notes(self) -> list[RecordStep]:

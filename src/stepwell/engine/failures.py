@@ -88,10 +88,17 @@ def recorded_failure(text: str, position: int) -> Exception:
     info = ErrorInfo(data["type"], data["message"], data["step"])
     if status := data.get("run_status"):
         return run_failure(status, data["run_id"], info)
-    made = _class_for(data.get("class", ""))
-    error = made.__new__(made)
-    StepFailed.__init__(error, info.message, error=info, step=info.step)
+    error = _made(_class_for(data.get("class", "")), info)
     error.position = position
+    return error
+
+
+def _made(kind: type[StepFailed], info: ErrorInfo) -> StepFailed:
+    try:
+        error = kind.__new__(kind)
+        StepFailed.__init__(error, info.message, error=info, step=info.step)
+    except Exception:  # a class that guards its attributes, say
+        return StepFailed(info.message, error=info, step=info.step)
     return error
 
 

@@ -8,14 +8,13 @@ from collections.abc import Callable
 from typing import Any
 
 from stepwell.engine.calls import current_step
-from stepwell.engine.deliveries import surely
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import recorded_failure
 from stepwell.engine.stepcall import entry_of
 from stepwell.errors import ContextMisuse
 from stepwell.kernel.changes import Change, JournalRow, OpenWait, RecordStep, WaitRow
 from stepwell.kernel.codec import decode
-from stepwell.kernel.names import check_step_name
+from stepwell.kernel.names import check_step_name, is_repeated
 
 # The last operation this branch of the program came back from; it names readings of the clock.
 anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
@@ -31,12 +30,17 @@ class Journaling:
         self._execution = execution
 
     def _begin(self, name: str) -> tuple[str, int]:
+        return self._begin_own(check_step_name(name))
+
+    def _begin_own(self, name: str) -> tuple[str, int]:
+        """The same for a name of the engine's making, which may be longer than others."""
         if current_step.get() is not None:
             raise ContextMisuse(
                 f"{name!r} was called inside a step function; durable operations belong in the "
                 "workflow function, or in a child run."
             )
-        return self._execution.next_key(check_step_name(name))
+        # What ends like a repetition must not be taken for one.
+        return self._execution.keys.next(f"{name}." if is_repeated(name) else name)
 
     async def _replay(self, entry: JournalRow) -> Any:
         if entry.status == "skipped":
@@ -49,7 +53,12 @@ class Journaling:
 
     async def _in_turn(self, turn: asyncio.Future[None] | None, entry: JournalRow) -> Any:
         if turn is not None:
-            await surely(turn, self._execution.has_departed)
+            try:
+                await turn
+            except asyncio.CancelledError:
+                if not self._execution.departed:
+                    self._execution.skip(entry.key, entry.seq, entry.kind, entry.started_at)
+                raise
         return self._outcome(entry)
 
     def _outcome(self, entry: JournalRow) -> Any:

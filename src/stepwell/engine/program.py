@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import functools
+import inspect
 import logging
 from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any, Protocol
 
 from stepwell.engine.blocking import BlockingContext
-from stepwell.engine.calls import ExitRequested, interrupted, is_async
+from stepwell.engine.calls import (
+    ExitRequested,
+    call_in_thread,
+    interrupted,
+    is_async,
+)
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure, trace
-from stepwell.errors import Fenced, StepFailed, Suspended
+from stepwell.errors import ContextMisuse, Fenced, StepFailed, Suspended
 from stepwell.kernel.changes import EndRun
 from stepwell.kernel.codec import decode, encode_result
 from stepwell.kernel.retry import Retry
@@ -48,9 +52,13 @@ async def execute(
         else:
             execution.blocking = True
             blocking = BlockingContext(context, asyncio.get_running_loop())
-            call = functools.partial(program.function, blocking, value)
-            run = contextvars.copy_context().run
-            result = await asyncio.get_running_loop().run_in_executor(threads, run, call)
+            result = await call_in_thread(threads, program.function, blocking, value)
+            if inspect.iscoroutine(result):
+                result.close()
+                raise ContextMisuse(
+                    "The workflow is a plain function that returned a coroutine. Decorate the "
+                    "async function itself with @workflow, before anything that wraps it."
+                )
         output = encode_result(result, max_result_bytes)
     except (Suspended, Fenced):
         return None

@@ -57,7 +57,7 @@ class StepCall:
         self._threads = threads
         self._max_result_bytes = max_result_bytes
         self._failures = 0
-        self._started_at = execution.clock.now()
+        self.started_at = execution.clock.now()
         self._waited = False
         # What to do when the outcome of a `once` step is not known; None for other steps.
         self._on_unknown: OnUnknown | None = None
@@ -72,7 +72,7 @@ class StepCall:
         return RecordStep(
             self._execution.held, self._key, self._seq, "step", status,
             self._failures + (1 if status in ("running", "completed") else 0),
-            output, error, self._started_at,
+            output, error, self.started_at,
             None if running else self._execution.clock.now(),
             settles=self._waited,
         )  # fmt: skip
@@ -82,8 +82,8 @@ class StepCall:
         execution = self._execution
         if entry is not None:
             self._failures = entry.attempts if entry.status == "retrying" else entry.attempts - 1
-            self._started_at = entry.started_at
-            if self._key in execution.waits:
+            self.started_at = entry.started_at
+            if self._key in execution.waits.rows:
                 await self._back_off(0)
         while True:
             began = execution.clock.now()
@@ -163,7 +163,7 @@ class StepCall:
             row = await execution.wait(self._key, opening, *companions)
         finally:
             execution.enter()
-        execution.waits.pop(self._key, None)
+        execution.waits.over(self._key)
         self._waited = True
         return row.result
 

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
+from collections import Counter
 from collections.abc import Mapping
-from concurrent.futures import ThreadPoolExecutor
 
+from stepwell.engine.calls import CancelledFromWithin
 from stepwell.engine.claims import Claims
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
+from stepwell.engine.failures import describe_failure
 from stepwell.engine.lease import enlist, retire_dead_neighbours
 from stepwell.engine.program import Program, execute
 from stepwell.engine.pruner import prune_now_and_then
 from stepwell.engine.starting import Starter
+from stepwell.engine.threads import Threads
 from stepwell.engine.writer import Writer
 from stepwell.errors import StepwellError
 from stepwell.kernel.changes import (
@@ -61,8 +64,9 @@ class Worker:
         self._grace_seconds = grace_seconds
         self._max_result_bytes = max_result_bytes
         # As many again, for programs that are parked and stay warm.
-        self._program_threads = ThreadPoolExecutor(2 * concurrency, "stepwell-program")
-        self._step_threads = ThreadPoolExecutor(max(concurrency, 8), "stepwell-step")
+        self._program_threads = Threads("stepwell-program", 2 * concurrency)
+        # Many more: a function that ran into its timeout may hold its thread for ever.
+        self._step_threads = Threads("stepwell-step", 4 * concurrency + 64)
         self.id = ""
         self._active: dict[str, Execution] = {}
         # Runs whose end, or parking, has been submitted but is not durable yet.
@@ -74,6 +78,8 @@ class Worker:
         self._renewed_at = 0
         self._duties: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
+        # How often programs were cancelled by nobody but themselves.
+        self._cancelled_themselves: Counter[str] = Counter()
         self._enlisting: asyncio.Task[None] | None = None
 
     # -- life ----------------------------------------------------------------------------
@@ -115,10 +121,10 @@ class Worker:
             await asyncio.wait(tasks, timeout=1)
         with contextlib.suppress(StepwellError, TimeoutError):
             await asyncio.wait_for(self._writer.drained(), 5)
-            await asyncio.wait_for(self._store.retire([self.id]), 5)
+            await asyncio.wait_for(self._store.retire([self.id], alive=True), 5)
         self._active.clear()
-        self._program_threads.shutdown(wait=False, cancel_futures=True)
-        self._step_threads.shutdown(wait=False, cancel_futures=True)
+        self._program_threads.shutdown(wait=False)
+        self._step_threads.shutdown(wait=False)
 
     async def _enlist(self) -> None:
         self.id = f"w-{self._ids.new()}"
@@ -167,7 +173,7 @@ class Worker:
         while True:
             try:
                 # A claim may still be under way in the old name: whatever it gets is free again.
-                await self._store.retire([lost_id])
+                await self._store.retire([lost_id], alive=True)
                 await self._enlist()
                 break
             except Exception as error:
@@ -277,8 +283,24 @@ class Worker:
             )
             if end is not None:
                 await self._end(execution, end)
+        except asyncio.CancelledError:
+            if not execution.departed:
+                await self._end_if_hopeless(execution)
+            raise
         finally:
             self._forget(execution)
+
+    async def _end_if_hopeless(self, execution: Execution) -> None:
+        """The program's task was cancelled, but not by us: by itself, or because all of it stops.
+
+        In the second case the run goes on elsewhere, so it fails only when this comes again.
+        """
+        self._cancelled_themselves[execution.run_id] += 1
+        if self._cancelled_themselves[execution.run_id] >= 3:
+            del self._cancelled_themselves[execution.run_id]
+            error = CancelledFromWithin("the workflow cancelled its own task")
+            end = execution.end("failed", None, describe_failure(error, None))
+            await self._end(execution, end)
 
     async def _end(self, execution: Execution, end: EndRun) -> None:
         ended = self._writer.submit(*execution.take_notes(), end)
@@ -308,17 +330,17 @@ class Worker:
 
     def opened(self, execution: Execution) -> None:
         """A run has opened its waits. If that is all it does, it has been given back."""
-        self._claims.by(execution.next_due_at)
+        self._claims.by(execution.waits.next_due_at)
         if self._parking.pop(execution.run_id, None) is None:
             return
         now = self._clock.now()
         # Kept for a moment if its program may be needed again soon.
-        at = execution.sleeps_until
-        far = execution.rests and at is not None and at > now + WARM_SECONDS * SECOND
+        at = execution.waits.sleeps_until
+        far = execution.waits.rests and at is not None and at > now + WARM_SECONDS * SECOND
         if far or self._stopping or len(self._warm) >= self._concurrency:
             execution.suspend()
         else:
-            warm = WARM_SECONDS if execution.rests else BRANCHES_WARM_SECONDS
+            warm = WARM_SECONDS if execution.waits.rests else BRANCHES_WARM_SECONDS
             cooling = now + int(warm * SECOND)
             timer = self._clock.call_at(cooling, lambda: self._cool(execution))
             self._warm[execution.run_id] = (execution, timer)

@@ -64,7 +64,11 @@ class StartRun(msgspec.Struct, gc=False):
 
 
 class RecordStep(msgspec.Struct, gc=False):
-    """A journal entry of a held run. With `settles`, the wait of that key has served."""
+    """A journal entry of a held run. With `settles`, the wait of that key has served.
+
+    The first that settles a key stays, except that `skipped` replaces a result: the program gave
+    the operation up before the result reached it.
+    """
 
     held: Held
     key: str

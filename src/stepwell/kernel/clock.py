@@ -9,7 +9,11 @@ from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Protocol
 
+from stepwell.errors import InvalidInput
+
 SECOND = 1_000_000
+# The end of the year 9999, after which there are no dates.
+LAST = 253_402_300_800 * SECOND - 1
 
 
 class Timer(Protocol):
@@ -140,4 +144,7 @@ def to_micros(at: datetime) -> int:
     if at.tzinfo is None:
         at = at.replace(tzinfo=UTC)
     delta = at - datetime(1970, 1, 1, tzinfo=UTC)
-    return (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds
+    micros = (delta.days * 86_400 + delta.seconds) * SECOND + delta.microseconds
+    if not 0 <= micros <= LAST:
+        raise InvalidInput(f"{at} does not lie between the years 1970 and 9999 of UTC.")
+    return micros

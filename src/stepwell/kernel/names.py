@@ -7,7 +7,7 @@ from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from stepwell.errors import InvalidInput, InvalidName
+from stepwell.errors import InvalidInput, InvalidName, RunNotFound
 
 MAX_LENGTH = 200
 _REPEATED = re.compile(r"#\d+$")
@@ -38,6 +38,11 @@ def check_step_name(value: Any) -> str:
     return _step_name(value) if isinstance(value, str) else check_text(value, "A step's name")
 
 
+def is_repeated(key: str) -> bool:
+    """Whether this ends like the key of a repeated name."""
+    return key[-1:].isdigit() and _REPEATED.search(key) is not None
+
+
 @lru_cache(maxsize=4096)
 def _step_name(value: str) -> str:
     name = check_text(value, "A step's name")
@@ -49,6 +54,8 @@ def _step_name(value: str) -> str:
 def check_run_id(value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"A run's id is a text, like run.id; not {show(value)}.")
+    if not value.isprintable():
+        raise RunNotFound(f"There is no run {value!r}.", run_id=value)
     return value
 
 

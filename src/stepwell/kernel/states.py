@@ -16,17 +16,18 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
 }
 ENDED = frozenset(status for status, following in TRANSITIONS.items() if not following)
 
-# The same for the entry of a step, sleep, wait or child. What is skipped was given up.
+# The same for the entry of a step, sleep, wait or child. Skipped is what the program gave up,
+# before its result reached it.
 STEP_TRANSITIONS: dict[str, tuple[str, ...]] = {
     "running": ("running", "retrying", "completed", "failed", "skipped"),
     "retrying": ("running", "retrying", "completed", "failed", "skipped"),
-    "completed": (),
-    "failed": (),
-    "timed_out": (),
+    "completed": ("skipped",),
+    "failed": ("skipped",),
+    "timed_out": ("skipped",),
     "skipped": (),
 }
-SETTLED = frozenset(status for status, following in STEP_TRANSITIONS.items() if not following)
-OPEN = frozenset(STEP_TRANSITIONS) - SETTLED
+OPEN = frozenset(status for status, following in STEP_TRANSITIONS.items() if "running" in following)
+SETTLED = frozenset(STEP_TRANSITIONS) - OPEN
 # What a replay hands to the program.
 REPLAYED = SETTLED - {"skipped"}
 

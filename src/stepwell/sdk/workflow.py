@@ -132,8 +132,8 @@ def workflow(
 
 def registry(workflows: Iterable[Workflow]) -> dict[tuple[str, int], Workflow]:
     """Workflows by name and version; no two may have the same."""
-    if isinstance(workflows, Workflow):
-        raise InvalidInput(f"workflows takes a list: workflows=[{workflows.name}].")
+    if not isinstance(workflows, Iterable):
+        raise InvalidInput(f"workflows takes a list of workflows, not {workflows!r}.")
     found: dict[tuple[str, int], Workflow] = {}
     for each in workflows:
         if not isinstance(each, Workflow):

@@ -49,8 +49,8 @@ async def claim(store: Store, worker_id: str, limit: int = 10, **options: Any) -
     return claimed
 
 
-async def claim_one(store: Store, worker_id: str) -> tuple[ClaimedRun, Held]:
-    (run,) = (await claim(store, worker_id)).runs
+async def claim_one(store: Store, worker_id: str, **options: Any) -> tuple[ClaimedRun, Held]:
+    (run,) = (await claim(store, worker_id, **options)).runs
     return run, Held(run.id, worker_id, run.fence)
 
 

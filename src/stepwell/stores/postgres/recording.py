@@ -23,7 +23,7 @@ class Entry:
 
     def add(self, index: int, change: RecordStep) -> None:
         self.indexes.append(index)
-        if self.last.status in OPEN:
+        if self.last.status in OPEN or change.status == "skipped":
             self.last = change
 
 
@@ -49,11 +49,12 @@ _STEPS = Columns(
 _INTO_STEPS = """INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output,
                                     error, started_at, completed_at)"""
 
-# What is settled stays as it is, whoever records it once more.
+# What is settled stays as it is, whoever records it once more; unless its program gave it up
+# before it saw the result.
 _UNLESS_SETTLED = f"""ON CONFLICT (run_id, key) DO UPDATE SET
        position = excluded.position, status = excluded.status, attempts = excluded.attempts,
        output = excluded.output, error = excluded.error, completed_at = excluded.completed_at
-   WHERE steps.status IN ({quoted(OPEN)})"""
+   WHERE steps.status IN ({quoted(OPEN)}) OR excluded.status = 'skipped'"""
 
 
 def _rows(entries: list[Entry]) -> list[tuple[Any, ...]]:

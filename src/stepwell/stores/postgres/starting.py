@@ -8,7 +8,7 @@ import asyncpg
 
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import Committed, StartRun
-from stepwell.kernel.states import REPLAYED, quoted
+from stepwell.kernel.states import ENDED, REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
 
@@ -147,12 +147,20 @@ async def enter_limits(
     return set(queued.values())
 
 
+# Entries of start_child whose child did not complete, and whose result the program never got.
+_DEAD_CHILD = f"""(s.kind = 'child' AND s.status = 'completed' AND EXISTS (
+        SELECT FROM runs c WHERE c.parent_run_id = $2 AND s.output = '"' || c.id || '"'
+           AND c.status IN ({quoted(ENDED - {"completed"})}))
+    AND NOT EXISTS (SELECT FROM steps t WHERE t.run_id = $2 AND t.key = s.key || '.result'
+                    AND t.key IS DISTINCT FROM $3 AND t.status IN ({quoted(REPLAYED)})))"""
+
+
 async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
         condition = f"""(s.status IN ({quoted(REPLAYED - {"failed"})})
-            AND s.key IS DISTINCT FROM $3)
+            AND s.key IS DISTINCT FROM $3 AND NOT {_DEAD_CHILD})
             OR (s.status = 'failed'
             AND coalesce(s.position < (SELECT position FROM steps WHERE run_id = $2 AND key = $3),
                          true))"""

@@ -160,15 +160,23 @@ class PostgresStore:
             self.clock.sync(told)
         return told is not None
 
-    async def retire(self, worker_ids: Sequence[str]) -> None:
+    async def retire(self, worker_ids: Sequence[str], *, alive: bool = False) -> None:
         now = self.clock.now()
-        await self._pool.run(
-            lambda db: db.execute(
+
+        async def work(db: asyncpg.Connection) -> None:
+            await db.execute(
                 "UPDATE workers SET expires_at = least(expires_at, $1) WHERE id = ANY($2)",
                 now,
                 list(worker_ids),
             )
-        )
+            if alive:
+                await db.execute(
+                    """UPDATE runs SET owner = NULL, due_at = created_at WHERE id = ANY(ARRAY(
+                           SELECT id FROM runs WHERE owner = ANY($1) ORDER BY id FOR UPDATE))""",
+                    list(worker_ids),
+                )
+
+        await self._pool.run(work)
 
     async def workers(self, workspace_id: str) -> list[WorkerInfo]:
         now = self.clock.now()
@@ -209,8 +217,10 @@ class PostgresStore:
         async def work(db: asyncpg.Connection) -> int:
             async with db.transaction():
                 rows = await db.fetch(
-                    """SELECT id FROM runs WHERE prune_at <= $1 ORDER BY prune_at LIMIT $2
-                       FOR UPDATE SKIP LOCKED""",
+                    """SELECT id FROM runs r WHERE prune_at <= $1 AND NOT EXISTS (
+                           SELECT FROM runs p WHERE p.id = r.parent_run_id
+                              AND p.completed_at IS NULL)
+                       ORDER BY prune_at LIMIT $2 FOR UPDATE SKIP LOCKED""",
                     now,
                     limit,
                 )

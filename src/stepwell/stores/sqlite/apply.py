@@ -94,7 +94,7 @@ def _record_steps(db: apsw.Connection, found: list[tuple[int, RecordStep]], _: C
                position = excluded.position, status = excluded.status,
                attempts = excluded.attempts, output = excluded.output, error = excluded.error,
                completed_at = excluded.completed_at
-           WHERE steps.status IN ({quoted(OPEN)})""",
+           WHERE steps.status IN ({quoted(OPEN)}) OR excluded.status = 'skipped'""",
         [
             (c.held.run_id, c.key, c.seq, c.position, c.kind, c.status, c.attempts, c.output,
              c.error, c.started_at, c.completed_at)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import apsw
 
 from stepwell.kernel.changes import Committed, StartRun
-from stepwell.kernel.states import REPLAYED, quoted
+from stepwell.kernel.states import ENDED, REPLAYED, quoted
 from stepwell.stores.sqlite.ending import wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
@@ -103,11 +103,20 @@ def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed) -> Non
         wake_queued(db, own[0], change.created_at, done)
 
 
+# Entries of start_child whose child did not complete, and whose result the program never got.
+_DEAD_CHILD = f"""(s.kind = 'child' AND s.status = 'completed' AND EXISTS (
+        SELECT 1 FROM runs c WHERE c.parent_run_id = ?2 AND s.output = '"' || c.id || '"'
+           AND c.status IN ({quoted(ENDED - {"completed"})}))
+    AND NOT EXISTS (SELECT 1 FROM steps t WHERE t.run_id = ?2 AND t.key = s.key || '.result'
+                    AND t.key IS NOT ?3 AND t.status IN ({quoted(REPLAYED)})))"""
+
+
 def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
-        condition = f"""(s.status IN ({quoted(REPLAYED - {"failed"})}) AND s.key IS NOT ?3)
+        condition = f"""(s.status IN ({quoted(REPLAYED - {"failed"})}) AND s.key IS NOT ?3
+                AND NOT {_DEAD_CHILD})
             OR (s.status = 'failed' AND s.position < coalesce(
                 (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
     else:

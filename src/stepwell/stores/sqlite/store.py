@@ -33,6 +33,10 @@ BUSY_MS = 30_000
 WAL_BYTES, CACHE_BYTES = 4 * 1024 * 1024, 2 * 1024 * 1024
 
 
+class _RolledBack(Exception):
+    """Leaves a transaction without keeping what it did."""
+
+
 class SqliteStore:
     """Runs in one SQLite file. All writes of a process go through one thread."""
 
@@ -93,6 +97,8 @@ class SqliteStore:
             db.execute("PRAGMA journal_mode = WAL")
         except apsw.NotADBError as error:
             raise StoreUnavailable(f"{self._path} is not a SQLite database.") from error
+        except apsw.CorruptError as error:
+            raise StoreUnavailable(f"The file {self._path} is damaged: {error}.") from error
         except apsw.CantOpenError as error:
             raise StoreUnavailable(f"The file {self._path} cannot be opened or made.") from error
         except apsw.ReadOnlyError as error:
@@ -111,12 +117,10 @@ class SqliteStore:
         log = Path(f"{self._path}-wal")
         if log.exists() and log.stat().st_size >= WAL_BYTES:
             return
-        db.execute("BEGIN IMMEDIATE")
-        try:
+        with contextlib.suppress(apsw.FullError, _RolledBack), writing(db):
             db.execute("CREATE TABLE filler (bytes)")
             run(db, "INSERT INTO filler VALUES (zeroblob(?))", WAL_BYTES + CACHE_BYTES)
-        finally:
-            db.execute("ROLLBACK")
+            raise _RolledBack
 
     async def commit(self, batch: Sequence[Change]) -> Committed:
         return await self._write.run(lambda db: apply(db, batch))
@@ -212,18 +216,28 @@ class SqliteStore:
 
         return await self._write.run(work)
 
-    async def retire(self, worker_ids: Sequence[str]) -> None:
+    async def retire(self, worker_ids: Sequence[str], *, alive: bool = False) -> None:
         now = self.clock.now()
         ids = pack(list(worker_ids))
-        await self._write.run(
-            lambda db: run(
-                db,
-                """UPDATE workers SET expires_at = min(expires_at, ?)
-                   WHERE id IN (SELECT value FROM json_each(?))""",
-                now,
-                ids,
-            )
-        )
+
+        def work(db: apsw.Connection) -> None:
+            with writing(db):
+                run(
+                    db,
+                    """UPDATE workers SET expires_at = min(expires_at, ?)
+                       WHERE id IN (SELECT value FROM json_each(?))""",
+                    now,
+                    ids,
+                )
+                if alive:
+                    run(
+                        db,
+                        """UPDATE runs SET owner = NULL, due_at = created_at
+                           WHERE owner IN (SELECT value FROM json_each(?))""",
+                        ids,
+                    )
+
+        await self._write.run(work)
 
     async def workers(self, workspace_id: str) -> list[WorkerInfo]:
         now = self.clock.now()
@@ -267,7 +281,9 @@ class SqliteStore:
             with writing(db):
                 old = [row[0] for row in all_rows(
                     db,
-                    "SELECT id FROM runs WHERE prune_at <= ? ORDER BY prune_at LIMIT ?",
+                    """SELECT id FROM runs r WHERE prune_at <= ? AND NOT EXISTS (
+                           SELECT 1 FROM runs WHERE id = r.parent_run_id AND completed_at IS NULL)
+                       ORDER BY prune_at LIMIT ?""",
                     now,
                     limit,
                 )]  # fmt: skip

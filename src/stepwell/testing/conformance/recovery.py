@@ -160,3 +160,13 @@ async def runs_end_at_their_deadline_or_when_nobody_took_them_in_time(store: Sto
         "stale": ("timed_out", "ttl_expired"),
         "overdue": ("timed_out", "deadline_exceeded"),
     }
+
+
+@check
+async def a_worker_that_is_alive_gives_its_runs_up_without_a_crash(store: Store) -> None:
+    await commit(store, start(store, "r1"))
+    for number in range(CRASH_LIMIT + 1):
+        worker_id = await enlist(store, f"w{number}")
+        run, _ = await claim_one(store, worker_id, sweep=True)
+        assert run.attempt == 1
+        await store.retire([worker_id], alive=True)

@@ -152,18 +152,28 @@ async def a_wait_may_look_back_for_the_first_event_it_matches(store: Store) -> N
 
 
 @check
-async def a_wait_for_a_child_that_is_gone_ends_at_once(store: Store) -> None:
+async def a_child_is_kept_while_its_parent_lives(store: Store) -> None:
     await enlist(store, "w1")
     await commit(store, start(store, "p1"))
     _, parent = await claim_one(store, "w1")
     await commit(store, start(store, "c1", parent_run_id="p1", held=parent))
     _, child = await claim_one(store, "w1")
     now = store.clock.now()
+    late = now + 10**9 * SECOND
     await commit(store, EndRun(child, "completed", "1", None, now))
-    assert await store.prune(now + 10**9 * SECOND, 10) == 1
+    assert await store.prune(late, 10) == 0
+    await commit(store, EndRun(parent, "completed", "1", None, now))
+    assert await store.prune(late, 10) == 2
+
+
+@check
+async def a_wait_for_a_child_that_is_gone_ends_at_once(store: Store) -> None:
+    await enlist(store, "w1")
+    await commit(store, start(store, "p1"))
+    _, parent = await claim_one(store, "w1")
     await commit(
         store,
-        wait(store, parent, "child", kind="child", child_run_id="c1"),
+        wait(store, parent, "child", kind="child", child_run_id="gone"),
         ParkRun(parent, ["child"]),
     )
     run, _ = await claim_one(store, "w1")
