@@ -23,11 +23,11 @@ from stepwell.errors import (
 )
 from stepwell.kernel.changes import CancelRun, StartRun
 from stepwell.kernel.clock import Clock, SystemClock, to_micros
-from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.cursors import read_cursor, write_cursor
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.explaining import explain
 from stepwell.kernel.ids import Ids
+from stepwell.kernel.matching import check_match
 from stepwell.kernel.names import check_count, check_run_id, check_text, check_time
 from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
 from stepwell.kernel.states import TRANSITIONS
@@ -253,7 +253,7 @@ class Stepwell:
             definition=definition,
             since=None if since is None else to_micros(check_time(since, "since")),
             until=None if until is None else to_micros(check_time(until, "until")),
-            input=None if input is None else _filter(input),
+            input=None if input is None else check_match(input, "input"),
             before_id=None if cursor is None else read_cursor(cursor),
             limit=limit + 1,
         )
@@ -317,13 +317,6 @@ class Stepwell:
         """Delete runs whose retention has passed, as workers do too; how many there were."""
         await self._writer.drained()
         return await prune_once(self.store)
-
-
-def _filter(input: Any) -> dict[str, Any]:
-    if not isinstance(input, Mapping):
-        raise InvalidInput(f"input must be a mapping, not {input!r}.")
-    found: dict[str, Any] = decode(encode(dict(input), "The input to look for"))
-    return found
 
 
 def _not_found(run_id: str) -> RunNotFound:

@@ -9,7 +9,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from stepwell.kernel.matching import TERM_LENGTH, contains, term_of, terms_of
+from stepwell.errors import InvalidInput
+from stepwell.kernel.matching import (
+    MAX_DEPTH,
+    TERM_LENGTH,
+    check_match,
+    contains,
+    term_of,
+    terms_of,
+)
 
 ORDER = {"user": {"id": 7, "tags": ["new", "eu"]}, "total": 12.5, "paid": True, "note": None}
 
@@ -134,3 +142,16 @@ def test_terms_are_short_and_listed_once() -> None:
     terms = terms_of({"first": "x" * 10_000, "k" * 300 + "1": 1, "k" * 300 + "2": 1})
     assert max(map(len, terms)) == TERM_LENGTH
     assert len(terms) == len(set(terms)) == 3
+
+
+def test_a_match_is_a_mapping_that_is_not_nested_without_end() -> None:
+    assert check_match({"a": (1, None)}, "It") == {"a": [1, None]}
+    with pytest.raises(InvalidInput, match="mapping"):
+        check_match([1], "It")
+    deep: dict[str, Any] = {}
+    for _ in range(MAX_DEPTH):
+        deep = {"a": deep}
+    with pytest.raises(InvalidInput, match="levels deep"):
+        check_match(deep, "It")
+    assert check_match(deep["a"], "It") == deep["a"]
+    assert not contains(deep["a"], deep)

@@ -25,9 +25,9 @@ from stepwell.errors import (
 )
 from stepwell.kernel.changes import Change, OpenWait, RecordStep, StartRun, WaitRow
 from stepwell.kernel.clock import SECOND, moment, sleep, to_micros
-from stepwell.kernel.codec import decode, encode
+from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, seconds
-from stepwell.kernel.matching import term_of
+from stepwell.kernel.matching import check_match, term_of
 from stepwell.kernel.names import check_text, check_time
 from stepwell.kernel.retry import Retry
 from stepwell.kernel.states import SETTLED
@@ -177,15 +177,13 @@ class Context(Journaling):
         entry = execution.entry(key, "event")
         if entry is None:
             now = execution.clock.now()
-            if match is not None and not isinstance(match, Mapping):
-                raise InvalidInput(f"The match of {key!r} must be a mapping, not {match!r}.")
-            wanted = None if match is None else encode(match, f"The match of {key!r}")
+            wanted = None if match is None else check_match(match, f"The match of {key!r}")
             opening = OpenWait(
                 execution.held, key, seq, "event", now,
                 due_at=_later(now, timeout, f"The timeout of {key!r}"),
                 event=check_text(event if event is not None else name, "An event's type"),
-                match=wanted,
-                term=term_of(decode(wanted)) if wanted is not None else "",
+                match=None if wanted is None else encode(wanted, "A match"),
+                term=term_of(wanted) if wanted is not None else "",
                 since=None
                 if lookback is None
                 else now - int(seconds(lookback, f"The lookback of {key!r}") * SECOND),

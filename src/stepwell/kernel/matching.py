@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any
+
+from stepwell.errors import InvalidInput
+from stepwell.kernel.codec import decode, encode
+from stepwell.kernel.names import show
 
 # The longest term kept in the index; longer values are found by their first characters.
 TERM_LENGTH = 200
+# How deep a match may be nested; deeper parts of a payload cannot be asked for.
+MAX_DEPTH = 100
 
 
 def contains(payload: Any, match: Any) -> bool:
@@ -38,9 +44,32 @@ def terms_of(payload: Any) -> list[str]:
 
 def _terms(value: Any, path: tuple[str, ...]) -> Iterator[str]:
     if isinstance(value, dict):
-        for key, inner in value.items():
+        for key, inner in value.items() if len(path) < MAX_DEPTH else ():
             yield from _terms(inner, (*path, key))
     elif path and not isinstance(value, list):
         if isinstance(value, float) and value.is_integer():
             value = int(value)  # 1.0 equals 1, so both must be filed alike
         yield (json.dumps(path) + "=" + json.dumps(value))[:TERM_LENGTH]
+
+
+def check_match(value: Any, what: str) -> dict[str, Any]:
+    """A match as it comes back from JSON: a mapping, and not nested without end."""
+    if not isinstance(value, Mapping):
+        raise InvalidInput(f"{what} must be a mapping, not {show(value)}.")
+    found: dict[str, Any] = decode(encode(dict(value), what))
+    if _depth(found) > MAX_DEPTH:
+        raise InvalidInput(f"{what} is nested more than {MAX_DEPTH} levels deep.")
+    return found
+
+
+def _depth(value: Any) -> int:
+    level, depth = [value], 0
+    while level and depth <= MAX_DEPTH:
+        level = [
+            inner
+            for each in level
+            for inner in (each.values() if isinstance(each, dict) else each)
+            if isinstance(inner, dict | list)
+        ]
+        depth += 1
+    return depth
