@@ -293,27 +293,28 @@ class Execution:
         changes: list[Change] = [*self._notes, *opening, last]
         self._notes = []
         submitted = self.writer.submit(*changes)
-        submitted.add_done_callback(self._on_opened)
+        submitted.add_done_callback(lambda done: self._on_opened(done, only_waits))
         if only_waits:
             self.state = "parked"
             self._keeper.parking(self)
 
-    def _on_opened(self, done: asyncio.Future[list[Any]]) -> None:
+    def _on_opened(self, done: asyncio.Future[list[Any]], parks: bool) -> None:
         error = None if done.cancelled() else done.exception()
-        if done.cancelled() or isinstance(error, StoreUnavailable):
+        if done.cancelled() or isinstance(error, StoreUnavailable | NotOpen):
             self.stop()
         elif error is not None:
-            self._refuse_waits(error)
+            self._refuse_waits(error, parks)
         elif fenced(done.result()):
             self.stop()
         elif not self.departed and self._resuming is None:
             self._keeper.opened(self)
 
-    def _refuse_waits(self, error: BaseException) -> None:
+    def _refuse_waits(self, error: BaseException, parks: bool) -> None:
         """The store would not have these waits: their operations fail, as a step would."""
         log.error("Run %s could not open its waits.", self.run_id, exc_info=error)
-        if self.state == "parked":
+        if parks and self.state == "parked":  # else it was parked since, and has to be resumed
             self.state = "active"
+            self._keeper.resumed(self)
         self.waits.refuse(error)
 
     # -- leaving -------------------------------------------------------------------------
