@@ -113,10 +113,10 @@ async def test_a_worker_that_cannot_reach_the_store_drops_its_runs_and_comes_bac
         return await ctx.step("work", work)
 
     def unreachable(real: Any) -> Any:
-        async def call(*args: Any) -> Any:
+        async def call(*args: Any, **options: Any) -> Any:
             if down:
                 raise StoreUnavailable("out of reach")
-            return await real(*args)
+            return await real(*args, **options)
 
         return call
 

@@ -108,7 +108,7 @@ async def test_a_sleep_that_is_known_to_be_long_leaves_memory_at_once(
 async def test_a_branch_that_waits_beside_something_undurable_is_begun_again_in_time(
     world: World, clock: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.engine.execution.UNWIND_SECONDS", 0.01)
+    monkeypatch.setattr("stepwell.engine.unwinding.UNWIND_SECONDS", 0.01)
     passes: list[int] = []
     outside = asyncio.Event()
 
@@ -175,7 +175,7 @@ async def test_a_run_goes_on_while_its_former_program_still_unwinds(
 async def test_a_program_that_never_unwinds_is_interrupted(
     world: World, clock: Any, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.engine.execution.UNWIND_SECONDS", 0.01)
+    monkeypatch.setattr("stepwell.engine.unwinding.UNWIND_SECONDS", 0.01)
     passes: list[int] = []
     interrupted, never = asyncio.Event(), asyncio.Event()
 
