@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import heapq
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Iterable
 
 from stepwell.kernel.changes import GROUP_BITS
@@ -25,7 +25,10 @@ class Deliveries:
 
     def __init__(self, positions: Iterable[int] = ()) -> None:
         # Commit → how many results recorded in it the program has not asked for yet.
-        self._recorded = Counter(position >> GROUP_BITS for position in positions)
+        self._recorded: dict[int, int] = {}
+        for position in positions:
+            group = position >> GROUP_BITS
+            self._recorded[group] = self._recorded.get(group, 0) + 1
         self._order = deque(sorted(self._recorded))
         self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0

@@ -9,7 +9,8 @@ from typing import Any, Literal, Protocol
 
 from stepwell.engine.deliveries import Deliveries
 from stepwell.engine.keys import Keys
-from stepwell.engine.unwinding import unwind
+from stepwell.engine.turns import Turns
+from stepwell.engine.unwinding import Unwinding
 from stepwell.engine.waits import Waits
 from stepwell.engine.writer import Writer, fenced, ignore_outcome
 from stepwell.errors import Fenced, JournalMismatch, NotOpen, StoreUnavailable, Suspended
@@ -40,6 +41,8 @@ State = Literal["active", "parked", "gone"]
 
 class Keeper(Protocol):
     """Who is told when a run begins to wait, by itself or beside other work, and goes on."""
+
+    turns: Turns
 
     def parking(self, execution: Execution) -> None:
         """The run is about to be parked."""
@@ -273,17 +276,20 @@ class Execution:
         self._turns_left = PARK_TURNS
         if not self._checking and self.state == "active":
             self._checking = True
-            asyncio.get_running_loop().call_soon(self._check)
+            self._keeper.turns.watch(self)
 
-    def _check(self) -> None:
+    def turn(self) -> bool:
         """Once the program has come to rest: open its new waits, and park it if it only waits."""
         if not self.deliveries.idle:
             self._turns_left = PARK_TURNS
         if self._turns_left > 0:
             self._turns_left -= 1
-            asyncio.get_running_loop().call_soon(self._check)
-            return
+            return False
         self._checking = False
+        self._open_and_park()
+        return True
+
+    def _open_and_park(self) -> None:
         keys = self.waits.open_keys
         if self.state != "active" or not (keys or self._to_open):
             return
@@ -336,7 +342,8 @@ class Execution:
         rested = self.waits.rests
         self.waits.refuse(Suspended())
         if self.task is not None and not self.task.done():
-            unwind(self.task, self.held, self.writer, rested)
+            unwinding = Unwinding(self.task, self.held, self.writer, rested)
+            self._keeper.turns.watch(unwinding)
 
     def release(self) -> asyncio.Future[list[Any]]:
         """Give the run back unfinished."""

@@ -15,30 +15,48 @@ log = logging.getLogger("stepwell.execution")
 UNWIND_SECONDS = 1.0
 
 
-def unwind(task: asyncio.Task[None], held: Held, writer: Writer, rested: bool) -> None:
-    """See to it that the program of a parked run ends soon.
+# Turns of the loop that a program which does not clean up anything may need for that.
+QUICK_TURNS = 8
+
+
+class Unwinding:
+    """Sees to it that the program of a parked run ends soon.
 
     If it did not rest in a wait itself, it was busy with something that nobody can see, and that
     is lost now. So its run is begun again from its journal, lest it wait for the lost thing.
     """
 
-    def insist() -> None:
-        if task.done():
+    def __init__(self, task: asyncio.Task[None], held: Held, writer: Writer, rested: bool) -> None:
+        self._task = task
+        self._held = held
+        self._writer = writer
+        self._rested = rested
+        self._turns_left = QUICK_TURNS
+
+    def turn(self) -> bool:
+        """Most are done in a few turns; only for the others is a timer worth its while."""
+        self._turns_left -= 1
+        if self._turns_left > 0 and not self._task.done():
+            return False
+        if not self._task.done():
+            asyncio.get_running_loop().call_later(UNWIND_SECONDS, self._insist)
+        return True
+
+    def _insist(self) -> None:
+        if self._task.done():
             return
-        task.cancel()
-        if rested:
+        self._task.cancel()
+        if self._rested:
             return
         log.warning(
             "Run %s awaits something outside a step while it also waits durably. It is begun "
             "again from its journal; put what it awaits into a step.",
-            held.run_id,
+            self._held.run_id,
         )
-        writer.submit(ResumeRun(held)).add_done_callback(give_back)
+        self._writer.submit(ResumeRun(self._held)).add_done_callback(self._give_back)
 
-    def give_back(done: asyncio.Future[list[Any]]) -> None:
+    def _give_back(self, done: asyncio.Future[list[Any]]) -> None:
         if done.cancelled() or done.exception() is not None or done.result()[0] is None:
             return
-        taken = Held(held.run_id, held.owner, done.result()[0])
-        writer.submit(ReleaseRun(taken)).add_done_callback(ignore_outcome)
-
-    asyncio.get_running_loop().call_later(UNWIND_SECONDS, insist)
+        taken = Held(self._held.run_id, self._held.owner, done.result()[0])
+        self._writer.submit(ReleaseRun(taken)).add_done_callback(ignore_outcome)

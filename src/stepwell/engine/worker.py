@@ -18,6 +18,7 @@ from stepwell.engine.program import Program, execute
 from stepwell.engine.pruner import prune_now_and_then
 from stepwell.engine.starting import Starter
 from stepwell.engine.threads import Threads
+from stepwell.engine.turns import Turns
 from stepwell.engine.writer import Writer
 from stepwell.errors import StepwellError
 from stepwell.kernel.changes import (
@@ -75,6 +76,7 @@ class Worker:
         self._warm: dict[str, tuple[Execution, Timer]] = {}
         self._stopping = True
         self._claims = Claims(store, writer, self)
+        self.turns = Turns()
         self._renewed_at = 0
         self._duties: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
