@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import datetime
 from typing import Any
 
 import pytest
@@ -9,7 +10,7 @@ import pytest
 from stepwell import Retry, RunFailed, workflow
 from stepwell.errors import RunNotFailed, StepNotFound
 from tests.conftest import World
-from tests.engine.support import until_code
+from tests.engine.support import echo, until, until_code
 
 NEVER = Retry(attempts=1)
 
@@ -124,3 +125,72 @@ async def test_a_retry_goes_on_from_a_failed_child_or_a_wait_that_timed_out(
             run = await sw.retry(run.id)
         assert await run.result() == ["fine", 1]
         assert len(set(keys)) == 1
+
+
+async def test_forks_and_retries_keep_how_the_run_was_started(world: World, clock: Any) -> None:
+    @workflow
+    async def fails(ctx: Any, input: Any) -> Any:
+        await ctx.step("fine", echo, 1)
+        raise ValueError("broken")
+
+    async with world([fails]) as sw, sw.worker(lease="1h"):
+        origin = await sw.start(
+            "fails",
+            retention="5d",
+            deadline="2h",
+            concurrency_key="customer",
+            concurrency_limit=3,
+            priority=7,
+            idempotency_key="k",
+        )
+        with pytest.raises(RunFailed):
+            await origin.result()
+        clock.advance("10m")
+        for copy in (await sw.retry(origin.id), await sw.fork(origin.id, from_step="fine")):
+            assert copy.created
+            run = await sw.get_run(copy.id)
+            assert run.retention_seconds == 5 * 86_400
+            assert run.deadline_at == run.created_at + datetime.timedelta(hours=2)
+            assert (run.concurrency_key, run.concurrency_limit) == ("customer", 3)
+            assert run.priority == 7
+            assert run.idempotency_key is None
+
+
+async def test_a_fork_may_go_on_with_another_version(world: World) -> None:
+    def made(version: int) -> Any:
+        @workflow(name="work", version=version)
+        async def work(ctx: Any, input: Any) -> Any:
+            return [await ctx.step(key, echo, f"{key} of {version}") for key in ("a", "b")]
+
+        return work
+
+    async with world([made(1), made(2)]) as sw, sw.worker():
+        origin = await sw.start("work", version=1)
+        assert await origin.result() == ["a of 1", "b of 1"]
+        same = await sw.fork(origin.id, from_step="b")
+        other = await sw.fork(origin.id, from_step="b", version=2)
+        assert await same.result() == ["a of 1", "b of 1"]
+        assert await other.result() == ["a of 1", "b of 2"]
+        assert [(await sw.get_run(run.id)).version for run in (same, other)] == [1, 2]
+
+
+async def test_a_run_that_waits_can_be_forked_and_goes_on_waiting_itself(world: World) -> None:
+    calls: list[str] = []
+
+    @workflow
+    async def patient(ctx: Any, input: Any) -> Any:
+        await ctx.step("before", lambda: calls.append("before"))
+        return await ctx.wait_for_event("go")
+
+    async with world([patient]) as sw, sw.worker():
+        origin = await sw.start("patient")
+        await until(sw, origin.id, "waiting")
+        fork = await sw.fork(origin.id, from_step="go")
+        await until(sw, fork.id, "waiting")
+        await sw.signal(fork.id, "go", "fork")
+        assert await fork.result() == "fork"
+        for _ in range(20):
+            assert (await sw.get_run(origin.id)).status == "waiting"
+        await sw.signal(origin.id, "go", "origin")
+        assert await origin.result() == "origin"
+    assert calls == ["before"]
