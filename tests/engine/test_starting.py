@@ -20,7 +20,7 @@ from stepwell.errors import (
     UnknownDefinition,
 )
 from tests.conftest import World
-from tests.engine.support import eventually, until, until_code
+from tests.engine.support import until, until_code
 
 
 @workflow
@@ -386,4 +386,3 @@ async def test_workspaces_do_not_see_each_other(world: World) -> None:
             await b.emit("go", 1)
             assert await other.result() == 1
             assert (await a.get_run(run.id)).status == "waiting"
-            await eventually(lambda: True)

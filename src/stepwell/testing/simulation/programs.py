@@ -31,13 +31,14 @@ def make_programs(perform: Perform) -> list[Workflow]:
         total = 0
         for _ in range(3):
             total += await act(ctx, "add", input["n"])
-        begun = ctx.now()
-        total += await act(ctx, "flaky", 1, fail_until=2)
+        begun = str(ctx.now())
+        one, recorded = await act(ctx, "flaky", [1, begun], fail_until=2)
+        total += one
         try:
             await act(ctx, "hopeless", fail_until=9)
         except ValueError:
             total += 100
-        return {"total": total, "stable": begun == ctx.now() or True}
+        return {"total": total, "stable": recorded == begun}
 
     @workflow
     async def sleeper(ctx: Any, input: Any) -> Any:
