@@ -1,0 +1,80 @@
+"""Durability is not traded for speed, whatever the file or the database was set to."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import apsw
+import asyncpg
+import pytest
+
+from stepwell.kernel.changes import EndRun
+from stepwell.stores.postgres import PostgresStore
+from stepwell.stores.sqlite import SqliteStore
+from stepwell.testing.clock import FakeClock
+from stepwell.testing.samples import WORKSPACE, claim_one, commit, enlist, record, start
+from tests.conftest import new_database
+
+FULL = 2
+
+
+@pytest.fixture
+def connections() -> Iterator[list[apsw.Connection]]:
+    """Every connection to SQLite that is made meanwhile."""
+    made: list[apsw.Connection] = []
+    apsw.connection_hooks.append(made.append)
+    yield made
+    apsw.connection_hooks.remove(made.append)
+
+
+async def test_sqlite_writes_through_on_every_connection(
+    tmp_path: Path, clock: FakeClock, connections: list[apsw.Connection]
+) -> None:
+    path = tmp_path / "stepwell.db"
+    store = SqliteStore(str(path), clock)
+    await store.open()
+    await commit(store, start(store, "r1"))
+    assert await store.get_run(WORKSPACE, "r1") is not None
+    assert len(connections) >= 2  # one to write with, one to read
+    for connection in connections:
+        assert connection.pragma("synchronous") == FULL
+        assert connection.pragma("journal_mode") == "wal"
+    await store.close()
+
+
+async def test_postgres_commits_durably_though_the_database_says_otherwise(
+    postgres_server: str, clock: FakeClock
+) -> None:
+    url = await new_database(postgres_server)
+    store = PostgresStore(url, clock)
+    await store.open()
+    await store.close()
+    console = await asyncpg.connect(url)
+    database = await console.fetchval("SELECT current_database()")
+    await console.execute(f"ALTER DATABASE {database} SET synchronous_commit = off")
+    await console.execute(
+        """CREATE TABLE seen (what text, setting text);
+           CREATE FUNCTION see() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN
+               INSERT INTO public.seen
+               VALUES (TG_TABLE_NAME, current_setting('synchronous_commit'));
+               RETURN NULL;
+           END $$;"""
+    )
+    tables = ("runs", "steps", "payloads", "workers")
+    for table in tables:  # looked at when the transaction commits
+        await console.execute(
+            f"""CREATE CONSTRAINT TRIGGER see AFTER INSERT OR UPDATE ON stepwell.{table}
+                DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION see()"""
+        )
+    store = PostgresStore(url, clock)
+    await store.open()
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"))
+    _, held = await claim_one(store, "w1")
+    await commit(store, record(store, held, "a"))
+    await commit(store, EndRun(held, "completed", "1", None, clock.now()))
+    await store.close()
+    rows = await console.fetch("SELECT DISTINCT what, setting FROM seen ORDER BY what")
+    assert [(row[0], row[1]) for row in rows] == [(table, "on") for table in sorted(tables)]
+    await console.close()
