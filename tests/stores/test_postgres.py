@@ -92,6 +92,23 @@ async def test_the_clock_follows_the_database(url: str) -> None:
     assert abs(clock.now() - SystemClock().now()) < 60_000_000
 
 
+async def test_whoever_gives_up_connecting_leaves_no_connection(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made: list[asyncpg.Connection] = []
+
+    async def hang(self: asyncpg.Connection, *_: Any) -> Any:
+        made.append(self)
+        await asyncio.Event().wait()
+
+    monkeypatch.setattr(asyncpg.Connection, "fetch", hang)
+    connecting = asyncio.create_task(Address(url).connect())
+    await eventually(lambda: made)
+    connecting.cancel()
+    await asyncio.wait([connecting])
+    assert made[0].is_closed()
+
+
 # -- refusals ----------------------------------------------------------------------------------
 
 
