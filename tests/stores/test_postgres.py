@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import itertools
-import re
 from pathlib import Path
 from typing import Any
 from urllib.parse import parse_qs, urlsplit
@@ -16,8 +14,6 @@ import pytest
 from stepwell import Stepwell, workflow
 from stepwell.errors import (
     InvalidInput,
-    SchemaTooOld,
-    StoreForbidden,
     StoreUnavailable,
     StoreUrlInvalid,
 )
@@ -28,39 +24,14 @@ from stepwell.stores.postgres.address import Address
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.samples import PROGRAM, WORKSPACE, commit, enlist, start
 from tests.conftest import new_database
-from tests.engine.support import double, eventually, until
-
-_numbers = itertools.count()
+from tests.engine.support import eventually, until
+from tests.stores.support import alone, doubling, execute, named
 
 
 @pytest.fixture
 async def url(postgres_server: str) -> str:
     """An empty database."""
     return await new_database(postgres_server)
-
-
-def named(url: str, user: str, password: str = "") -> str:
-    """The same database for another user."""
-    return re.sub(r"//[^@/]*@", f"//{user}:{password}@", url)
-
-
-async def execute(url: str, *statements: str) -> None:
-    connection = await asyncpg.connect(url)
-    try:
-        for statement in statements:
-            await connection.execute(statement)
-    finally:
-        await connection.close()
-
-
-@workflow
-async def doubling(ctx: Any, input: Any) -> Any:
-    return await ctx.step("double", double, input)
-
-
-@workflow(max_concurrent_runs=1)
-async def alone(ctx: Any, input: Any) -> Any:
-    return await ctx.wait_for_event("go")
 
 
 # -- opening -----------------------------------------------------------------------------------
@@ -243,42 +214,6 @@ async def test_a_start_needs_the_right_connection(url: str, postgres_server: str
                 await sw.start("doubling", 1, connection=elsewhere)
             assert await elsewhere.fetchval("SELECT 1") == 1  # the transaction goes on
         await elsewhere.close()
-
-
-# -- the worker's role -------------------------------------------------------------------------
-
-
-async def test_a_worker_needs_no_more_than_its_role(url: str) -> None:
-    user = f"agent_{next(_numbers)}"
-    agent = named(url, user)
-    await execute(
-        url, f"CREATE ROLE {user} LOGIN", "CREATE TABLE public.secrets AS SELECT 42 AS answer"
-    )
-    with pytest.raises(SchemaTooOld, match="stepwell migrate"):
-        await PostgresStore(agent, SystemClock()).open()
-    async with Stepwell(url, workflows=[doubling]) as owner:
-        with pytest.raises(StoreForbidden, match="stepwell_worker"):
-            await PostgresStore(agent, SystemClock()).open()
-        await execute(url, f"GRANT stepwell_worker TO {user}")
-        run = await owner.start("doubling", 4)
-        async with Stepwell(agent, workflows=[doubling, alone]) as sw, sw.worker():
-            assert await run.result() == 8
-            held = await sw.start("alone", idempotency_key="one", concurrency_key="k")
-            await until(sw, held.id, "waiting")
-            assert (await sw.explain(held.id)).code == "event"
-            assert await sw.emit("go", {"by": user}) is True
-            assert await held.result() == {"by": user}
-            assert await sw.cancel((await sw.start("alone", delay="1h")).id) is True
-            assert await sw.prune() == 0
-    for forbidden in (
-        "SELECT * FROM public.secrets",
-        "CREATE TABLE stepwell.mine ()",
-        "CREATE TABLE public.mine ()",
-        "DELETE FROM stepwell.migrations",
-        "DROP TABLE stepwell.runs",
-    ):
-        with pytest.raises(asyncpg.InsufficientPrivilegeError):
-            await execute(agent, forbidden)
 
 
 # -- notices -----------------------------------------------------------------------------------

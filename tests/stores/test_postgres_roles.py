@@ -1,0 +1,83 @@
+"""Roles on PostgreSQL: what a worker may do, and how its role comes to be."""
+
+from __future__ import annotations
+
+import itertools
+import logging
+from urllib.parse import urlsplit
+
+import asyncpg
+import pytest
+
+from stepwell import Stepwell
+from stepwell.errors import SchemaTooOld, StoreForbidden
+from stepwell.kernel.clock import SystemClock
+from stepwell.stores.postgres import PostgresStore
+from tests.conftest import new_database, running_postgres
+from tests.engine.support import until
+from tests.stores.support import alone, doubling, execute, named
+
+_numbers = itertools.count()
+
+
+@pytest.fixture
+async def url(postgres_server: str) -> str:
+    """An empty database."""
+    return await new_database(postgres_server)
+
+
+async def test_a_worker_needs_no_more_than_its_role(url: str) -> None:
+    user = f"agent_{next(_numbers)}"
+    agent = named(url, user)
+    await execute(
+        url, f"CREATE ROLE {user} LOGIN", "CREATE TABLE public.secrets AS SELECT 42 AS answer"
+    )
+    with pytest.raises(SchemaTooOld, match="stepwell migrate"):
+        await PostgresStore(agent, SystemClock()).open()
+    async with Stepwell(url, workflows=[doubling]) as owner:
+        with pytest.raises(StoreForbidden, match="stepwell_worker"):
+            await PostgresStore(agent, SystemClock()).open()
+        await execute(url, f"GRANT stepwell_worker TO {user}")
+        run = await owner.start("doubling", 4)
+        async with Stepwell(agent, workflows=[doubling, alone]) as sw, sw.worker():
+            assert await run.result() == 8
+            held = await sw.start("alone", idempotency_key="one", concurrency_key="k")
+            await until(sw, held.id, "waiting")
+            assert (await sw.explain(held.id)).code == "event"
+            assert await sw.emit("go", {"by": user}) is True
+            assert await held.result() == {"by": user}
+            assert await sw.cancel((await sw.start("alone", delay="1h")).id) is True
+            assert await sw.prune() == 0
+    for forbidden in (
+        "SELECT * FROM public.secrets",
+        "CREATE TABLE stepwell.mine ()",
+        "CREATE TABLE public.mine ()",
+        "DELETE FROM stepwell.migrations",
+        "DROP TABLE stepwell.runs",
+    ):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await execute(agent, forbidden)
+
+
+async def test_a_role_that_comes_later_gets_its_rights_from_the_next_migration(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    with running_postgres() as server:  # roles belong to a whole server
+        url = await new_database(server.get_uri())
+        database = urlsplit(url).path.removeprefix("/")
+        await execute(
+            url, "CREATE ROLE plain LOGIN", "CREATE ROLE agent LOGIN",
+            f"ALTER DATABASE {database} OWNER TO plain",
+        )  # fmt: skip
+        owner = PostgresStore(named(url, "plain"), SystemClock())
+        with caplog.at_level(logging.WARNING, "stepwell"):
+            assert await owner.migrate() == ["0001_kernel"]
+        assert "CREATE ROLE stepwell_worker" in caplog.text
+        await execute(url, "CREATE ROLE stepwell_worker NOLOGIN", "GRANT stepwell_worker TO agent")
+        agent = named(url, "agent")
+        with pytest.raises(StoreForbidden, match="stepwell migrate"):
+            await PostgresStore(agent, SystemClock()).open()
+        assert await owner.migrate() == []
+        await owner.close()
+        async with Stepwell(agent, workflows=[doubling]) as sw, sw.worker():
+            assert await (await sw.start("doubling", 4)).result() == 8
