@@ -273,7 +273,12 @@ def warnings(cli: Cli, *words: str) -> list[str]:
     return [warning["code"] for warning in cli.ok(*words)["health"]["warnings"]]
 
 
-@pytest.mark.parametrize("words", [("runs",), ("runs", "list"), ("workers",)], ids=" ".join)
+def test_runs_by_itself_lists_them(cli: Cli) -> None:
+    assert cli("runs").stdout == cli("runs", "list").stdout
+    assert cli("runs").stdout.startswith("0 workers alive")
+
+
+@pytest.mark.parametrize("words", [("runs", "list"), ("workers",)], ids=" ".join)
 def test_lists_lead_with_a_warning_when_no_worker_is_alive(
     cli: Cli, words: tuple[str, ...]
 ) -> None:
