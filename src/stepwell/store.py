@@ -1,10 +1,12 @@
 """The contract of a store: where runs, journals, waits and events live.
 
-A store applies *changes* in batches, each batch one transaction: all of it is durable when
-`commit` returns, or none of it. Within a batch, kinds are applied in a fixed order —
-starts, journal entries, waits, events, ends, parks, cancels, claims — so that what shares a
-commit sees itself in the order of cause and effect. A change of a held run whose owner or
-fence no longer fits has the outcome `FENCED` and writes nothing.
+A store applies *changes* in batches: all of a batch is durable when `commit` returns. A batch is
+one transaction, except where nobody could tell: ends of runs that concern no other run, and a
+start before the claim that shares its batch. Within a batch, kinds are applied in a fixed order —
+starts, journal entries, failed attempts, waits, signals, events, ends, parks, watches, resumes,
+releases, cancels, claims — so that what shares a commit sees itself in the order of cause and
+effect. A change of a held run whose owner or fence no longer fits has the outcome `FENCED` and
+writes nothing.
 
 A store raises StoreUnavailable when it cannot be reached; the same batch may then be sent
 again, whether or not it was applied. It raises ChangeBlocked when some change of a batch has
