@@ -262,3 +262,135 @@ async def test_a_retry_starts_children_anew_that_ended_badly(world: World) -> No
         healthy_id, result = await again.result()
         assert result == "done"
         assert (await sw.get_run(healthy_id)).parent_run_id == run.id, "what went well is kept"
+
+
+async def test_what_the_program_saw_before_is_not_given_up_along(world: World) -> None:
+    began = asyncio.Event()
+
+    async def work() -> str:
+        began.set()
+        return "late"
+
+    @workflow
+    async def forward(ctx: Any, input: Any) -> Any:
+        first = await ctx.wait_for_event("first")  # its entry goes with the next commit
+        at = ctx.now()
+        if live:
+            task = asyncio.create_task(ctx.step("given-up", work))
+            await began.wait()
+            await eventually(lambda: gate.waiting)
+            task.cancel()
+            gate.open()
+            await asyncio.wait([task])
+        else:
+            ctx_task = asyncio.create_task(ctx.step("given-up", work))
+            await asyncio.sleep(0)
+            assert not ctx_task.done()
+        seen = await ctx.step("seen", echo, [first, at.isoformat()])
+        await ctx.wait_for_event("go")
+        return seen == [first, at.isoformat()]
+
+    live = True
+    async with world([forward]) as sw:
+        gate = Gate(sw.store)
+        async with sw.worker():
+            run = await sw.start("forward")
+            await until(sw, run.id, "waiting")
+            await sw.signal(run.id, "first", 1)
+            await eventually(lambda: began.is_set() or gate.shut())
+            await until_waiting(sw, run)
+        live = False
+        assert await _replayed(sw, run) is True
+
+
+async def test_a_program_cancelled_from_outside_goes_on_later(world: World, clock: Any) -> None:
+    tasks: list[asyncio.Task[Any]] = []
+
+    @workflow
+    async def resting(ctx: Any, input: Any) -> Any:
+        task = asyncio.current_task()
+        assert task is not None
+        tasks.append(task)
+        return await ctx.wait_for_event("go")
+
+    async with world([resting]) as sw, sw.worker(), flowing(clock, "0.1s"):
+        run = await sw.start("resting")
+        await until(sw, run.id, "waiting")
+        tasks[0].cancel()  # as a handler does that cancels everything
+        await asyncio.wait([tasks[0]])
+        await sw.signal(run.id, "go", 7)
+        assert await run.result() == 7
+
+
+async def test_a_child_that_is_given_up_before_it_started_does_not_start(world: World) -> None:
+    @workflow
+    async def child(ctx: Any, input: Any) -> Any:
+        return None
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        task = asyncio.create_task(ctx.run_child("child", "child"))
+        for _ in range(input):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        return task.cancelled()
+
+    async with world([child, parent]) as sw, sw.worker():
+        for turns in range(1, 6):
+            assert await (await sw.start("parent", turns)).result() is True
+        assert (await sw.list_runs(definition="child")).items == []
+
+
+async def test_a_step_given_up_between_attempts_replays_as_a_step(world: World) -> None:
+    calls: list[int] = []
+
+    def fail() -> None:
+        calls.append(1)
+        raise ValueError
+
+    @workflow
+    async def impatient(ctx: Any, input: Any) -> Any:
+        task = asyncio.create_task(ctx.step("flaky", fail, retry=Retry(base="1h", max="1h")))
+        await eventually(lambda: calls)
+        for _ in range(input):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        await ctx.wait_for_event("go")
+        return "went on"
+
+    async with world([impatient]) as sw:
+        for turns in range(8):
+            async with sw.worker():
+                run = await sw.start("impatient", turns)
+                await until_waiting(sw, run)
+            assert {step.kind for step in await sw.steps(run.id) if step.key == "flaky"} == {"step"}
+            assert await _replayed(sw, run) == "went on"
+
+
+async def test_a_program_that_ends_while_it_leaves_memory_is_begun_again(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell.engine.worker.BRANCHES_WARM_SECONDS", 0.0)
+    waited = asyncio.Event()
+    passes: list[int] = []
+
+    @workflow
+    async def half(ctx: Any, input: Any) -> Any:
+        passes.append(1)
+        task = asyncio.create_task(ctx.wait_for_event("never"))
+        if len(passes) == 1:
+            await waited.wait()  # something that nobody can see
+        result = await ctx.step("after", echo, len(passes))
+        task.cancel()
+        return result
+
+    async with world([half]) as sw, sw.worker() as worker:
+        run = await sw.start("half")
+        await until(sw, run.id, "waiting")
+        worker.claim_soon()
+        sw.store.clock.advance("1s")  # it leaves memory
+        await asyncio.sleep(0)
+        waited.set()
+        assert await run.result() == 2

@@ -14,12 +14,20 @@ from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
 from stepwell.engine.writer import Writer
 from stepwell.errors import ChangeBlocked, NotOpen, StoreUnavailable
-from stepwell.kernel.changes import CancelRun, Change, Committed, RecordStep, SendSignal, StartRun
+from stepwell.kernel.changes import (
+    CancelRun,
+    Change,
+    Committed,
+    Held,
+    RecordStep,
+    SendSignal,
+    StartRun,
+)
 from stepwell.store import Store
 from stepwell.stores.postgres import PostgresStore
 from stepwell.stores.postgres.connections import WRITER_SETTINGS
 from stepwell.testing.clock import FakeClock
-from stepwell.testing.samples import WORKSPACE, claim_one, enlist, record, start
+from stepwell.testing.samples import WORKSPACE, claim, claim_one, enlist, record, start
 from tests.conftest import World, new_database
 from tests.engine.support import double, flowing, until
 
@@ -301,3 +309,39 @@ async def test_a_start_sent_again_says_that_it_was_the_one(world: World, clock: 
         assert (run.created, lost) == (True, [StartRun])
         again = await sw.start("hold", idempotency_key="k")
         assert (again.id, again.created) == (run.id, False)
+
+
+async def test_what_follows_a_blocked_change_of_a_run_waits_behind_it(
+    store_url: str, clock: FakeClock
+) -> None:
+    async with opened(store_url, clock) as (store, writer):
+        await enlist(store, "w1")
+        await store.commit([start(store, "r1"), start(store, "r2")])
+        claimed = (await claim(store, "w1")).runs
+        one, two = (Held(run.id, "w1", run.fence) for run in claimed)
+        real, blocked = store.commit, True
+
+        async def commit(batch: Sequence[Change]) -> Committed:
+            if blocked and any(type(c) is RecordStep and c.key == "a" for c in batch):
+                raise ChangeBlocked("somebody holds the row")
+            return await real(batch)
+
+        store.commit = commit  # type: ignore[method-assign]
+        first = writer.submit(record(store, one, "a", position=0))
+        await asyncio.sleep(0.01)
+        behind = writer.submit(record(store, one, "b", position=0))
+        assert await writer.submit(record(store, two, "c", position=0)) == [None]
+        clock.advance("2s")
+        await asyncio.sleep(0.01)
+        assert not first.done()
+        assert not behind.done()
+        assert [step.key for step in await store.steps("r1")] == []
+        blocked = False
+        async with flowing(clock):
+            assert await behind == [None]
+        assert first.done()
+        await store.retire(["w1"], alive=True)
+        await enlist(store, "w2")
+        run = next(run for run in (await claim(store, "w2")).runs if run.id == "r1")
+        in_order = sorted(run.journal, key=lambda row: row.position)
+        assert [row.key for row in in_order] == ["a", "b"]

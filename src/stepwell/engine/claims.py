@@ -16,6 +16,7 @@ log = logging.getLogger("stepwell.worker")
 SWEEP_SECONDS = 1.0
 # An idle worker sweeps at least this often, however long the lease: dead ones are found by it.
 UNSWEPT_SECONDS = 4.0
+PAUSE_MICROS = 50_000
 
 
 class Claimant(Protocol):
@@ -119,6 +120,11 @@ class Claims:
         claimed: Claimed = done.result()[0]
         self.behind = claimed.more or ask.limit <= 0
         self._claimant.take(claimed)
-        self._at(claimed.next_at)
+        if not claimed.more:  # else it is not known yet, and the timer stays as it is
+            at = claimed.next_at
+            if ask.sweep and at is not None and at <= ask.now:
+                # Due, and yet even a sweep could not have it: others hold it. No reason to spin.
+                at = ask.now + PAUSE_MICROS
+            self._at(at)
         if self._again or (claimed.more and not self._claimant.full):
             self.soon()

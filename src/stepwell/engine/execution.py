@@ -48,7 +48,7 @@ class Keeper(Protocol):
         """The run is about to be parked."""
         ...
 
-    def opened(self, execution: Execution) -> None:
+    def opened(self, execution: Execution, parks: bool) -> None:
         """The run's waits are open; it is parked, or works on beside them."""
         ...
 
@@ -71,6 +71,8 @@ class Execution:
         # Whether the program is a plain function, which rests whenever it waits.
         self.blocking = False
         self.cancelled = False
+        # Whether the program ended because one of its waits was suspended.
+        self.suspended = False
         self.task: asyncio.Task[None] | None = None
         self.entries = {row.key: row for row in claimed.journal}
         self.waits = Waits(claimed.waits)
@@ -91,7 +93,8 @@ class Execution:
         self._notes: list[RecordStep] = []
         # Operations at work; the program cannot be parked while there are any.
         self._active = 0
-        self._to_open: list[Change] = []
+        # Waits that are not open yet, each with what goes along with it.
+        self._to_open: dict[str, list[Change]] = {}
         self._checking = False
         self._turns_left = 0
         self._resuming: asyncio.Task[None] | None = None
@@ -147,9 +150,8 @@ class Execution:
     async def record(self, *changes: Change) -> None:
         """Make changes durable; raises when the run is no longer held."""
         await self.ready()
-        if self._notes:
-            changes, self._notes = (*self._notes, *changes), []
-        submitted = self.writer.submit(*changes)
+        notes, self._notes = self._notes, []
+        submitted = self.writer.submit(*notes, *changes)
         try:
             outcomes = await submitted
         except (StoreUnavailable, NotOpen):  # closed: nothing more can be recorded
@@ -195,6 +197,8 @@ class Execution:
         )  # before it is done: a claim must not take the run for a forgotten one
         try:
             fence = (await self.writer.submit(ResumeRun(self.held)))[0]
+        except (StoreUnavailable, NotOpen):
+            fence = None
         finally:
             self._resuming = None
         if fence is not None and self.state == "parked":
@@ -235,7 +239,7 @@ class Execution:
             if row.ended_at is not None:
                 return row
         else:
-            self._to_open += [*companions, opening]
+            self._to_open[key] = [*companions, opening]
         resting = self.blocking or asyncio.current_task() is self.task
         future = self.waits.begin(opening, resting=resting)
         self.deliveries.outstanding += 1
@@ -256,8 +260,9 @@ class Execution:
 
     def _abandon(self, key: str, opening: OpenWait) -> None:
         """The program cancelled a wait of its own: nothing may be consumed by it any more."""
-        self._to_open = [change for change in self._to_open if change is not opening]
-        self.skip(key, opening.seq, opening.kind, opening.created_at)
+        self._to_open.pop(key, None)
+        kind = "step" if opening.kind in ("retry", "unknown") else opening.kind
+        self.skip(key, opening.seq, kind, opening.created_at)
         task = asyncio.get_running_loop().create_task(self.record())
         self._abandoning.add(task)
         task.add_done_callback(self._abandoning.discard)
@@ -293,7 +298,8 @@ class Execution:
         keys = self.waits.open_keys
         if self.state != "active" or not (keys or self._to_open):
             return
-        opening, self._to_open = self._to_open, []
+        opening = [change for changes in self._to_open.values() for change in changes]
+        self._to_open = {}
         only_waits = self._active == 0 and self.waits.all_open
         last = ParkRun(self.held, keys) if only_waits else WatchWaits(self.held, keys)
         changes: list[Change] = [*self._notes, *opening, last]
@@ -313,7 +319,7 @@ class Execution:
         elif fenced(done.result()):
             self.stop()
         elif not self.departed and self._resuming is None:
-            self._keeper.opened(self)
+            self._keeper.opened(self, parks)
 
     def _refuse_waits(self, error: BaseException, parks: bool) -> None:
         """The store would not have these waits: their operations fail, as a step would."""
@@ -342,8 +348,11 @@ class Execution:
         rested = self.waits.rests
         self.waits.refuse(Suspended())
         if self.task is not None and not self.task.done():
-            unwinding = Unwinding(self.task, self.held, self.writer, rested)
+            unwinding = Unwinding(self.task, self.held, self.writer, rested, self._left_by_wait)
             self._keeper.turns.watch(unwinding)
+
+    def _left_by_wait(self) -> bool:
+        return self.suspended
 
     def release(self) -> asyncio.Future[list[Any]]:
         """Give the run back unfinished."""

@@ -60,7 +60,8 @@ async def execute(
                     "async function itself with @workflow, before anything that wraps it."
                 )
         output = encode_result(result, max_result_bytes)
-    except (Suspended, Fenced):
+    except (Suspended, Fenced) as error:
+        execution.suspended = isinstance(error, Suspended)
         return None
     except (Exception, SystemExit) as error:
         if isinstance(error, SystemExit):
@@ -70,11 +71,19 @@ async def execute(
         return await _end(execution, "failed", None, describe_failure(error, None))
     except BaseException as error:
         if execution.departed:
-            return None  # user code saw the interruption and dressed it up, in a group perhaps
+            # User code saw the interruption and dressed it up, in a group perhaps.
+            execution.suspended = _has_suspended(error)
+            return None
         if isinstance(error, KeyboardInterrupt) or interrupted():
             raise
         return await _end(execution, "failed", None, describe_failure(error, None))
     return await _end(execution, "completed", output, None)
+
+
+def _has_suspended(error: BaseException) -> bool:
+    if isinstance(error, BaseExceptionGroup):
+        return any(map(_has_suspended, error.exceptions))
+    return isinstance(error, Suspended)
 
 
 async def _end(

@@ -175,6 +175,7 @@ class StepCall:
             raise InvalidInput(f"on_unknown must be fail, retry or ask, not {on_unknown!r}.")
         self._on_unknown = on_unknown
         if entry is not None and entry.status == "running":
+            self._failures, self.started_at = entry.attempts - 1, entry.started_at
             decided = await self._unknown("It was interrupted, and may or may not have happened.")
             if decided is not None:
                 return decided

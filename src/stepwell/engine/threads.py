@@ -28,20 +28,24 @@ class Threads(Executor):
         self._lock = threading.Lock()
         self._running = 0
         self._free = 0
+        self._closed = False
 
     def submit(self, function: Callable[P, T], /, *args: P.args, **kwargs: P.kwargs) -> Future[T]:
+        if self._closed:
+            raise RuntimeError("these threads have been shut down")
         future: Future[T] = Future()
         with self._lock:
             if self._free > 0:
                 self._free -= 1
             elif self._running < self._most:
-                self._running += 1
                 threading.Thread(target=self._serve, name=next(self._names), daemon=True).start()
+                self._running += 1
         self._work.put((future, lambda: function(*args, **kwargs)))  # type: ignore[arg-type]
         return future
 
     def shutdown(self, wait: bool = True, *, cancel_futures: bool = False) -> None:
         """Let threads end once they are free. Nobody is waited for, whatever `wait` says."""
+        self._closed = True
         for _ in range(self._running):
             self._work.put(None)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Callable
 from typing import Any
 
 from stepwell.engine.writer import Writer, ignore_outcome
@@ -26,27 +27,33 @@ class Unwinding:
     is lost now. So its run is begun again from its journal, lest it wait for the lost thing.
     """
 
-    def __init__(self, task: asyncio.Task[None], held: Held, writer: Writer, rested: bool) -> None:
+    def __init__(
+        self, task: asyncio.Task[None], held: Held, writer: Writer, rested: bool,
+        left_by_wait: Callable[[], bool],
+    ) -> None:  # fmt: skip
         self._task = task
         self._held = held
         self._writer = writer
         self._rested = rested
+        self._left_by_wait = left_by_wait
         self._turns_left = QUICK_TURNS
 
     def turn(self) -> bool:
         """Most are done in a few turns; only for the others is a timer worth its while."""
         self._turns_left -= 1
-        if self._turns_left > 0 and not self._task.done():
-            return False
-        if not self._task.done():
+        if self._task.done():
+            self._begin_again_if_lost()
+            return True
+        if self._turns_left == 0:
             asyncio.get_running_loop().call_later(UNWIND_SECONDS, self._insist)
-        return True
+        return self._turns_left == 0
 
     def _insist(self) -> None:
-        if self._task.done():
-            return
         self._task.cancel()
-        if self._rested:
+        self._begin_again_if_lost()
+
+    def _begin_again_if_lost(self) -> None:
+        if self._rested or self._left_by_wait():
             return
         log.warning(
             "Run %s awaits something outside a step while it also waits durably. It is begun "

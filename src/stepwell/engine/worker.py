@@ -252,11 +252,11 @@ class Worker:
 
     def _take(self, run: ClaimedRun) -> None:
         if run.nudge:
-            held = self._active.get(run.id)
-            if held is not None and held.state == "active" and held.held.fence == run.fence:
-                held.news(run)
+            active = self._active.get(run.id)
+            if active is not None and active.state == "active" and active.held.fence == run.fence:
+                active.news(run)
             return
-        waiting = self._waiting(run.id)
+        waiting = self._forget_waiting(run.id)
         if waiting is not None:
             current = waiting.held.fence + 1 == run.fence
             if current and not waiting.departed:
@@ -287,24 +287,27 @@ class Worker:
                 await self._end(execution, end)
         except asyncio.CancelledError:
             if not execution.departed:
-                await self._end_if_hopeless(execution)
+                await self._end_or_stop(execution)
             raise
         finally:
             self._forget(execution)
 
-    async def _end_if_hopeless(self, execution: Execution) -> None:
+    async def _end_or_stop(self, execution: Execution) -> None:
         """The program's task was cancelled, but not by us: by itself, or because all of it stops.
 
         In the second case the run goes on elsewhere, so it fails only when this comes again.
+        Until then nothing more of it may be recorded, least of all that it gave up its waits.
         """
         self._cancelled_themselves[execution.run_id] += 1
-        if self._cancelled_themselves[execution.run_id] >= 3:
-            del self._cancelled_themselves[execution.run_id]
+        if self._cancelled_themselves[execution.run_id] < 3:
+            execution.stop()
+        else:
             error = CancelledFromWithin("the workflow cancelled its own task")
             end = execution.end("failed", None, describe_failure(error, None))
             await self._end(execution, end)
 
     async def _end(self, execution: Execution, end: EndRun) -> None:
+        self._cancelled_themselves.pop(execution.run_id, None)
         ended = self._writer.submit(*execution.take_notes(), end)
         self._ending.add(execution.run_id)
         self._forget(execution)  # frees the slot, so that the next claim shares this commit
@@ -316,24 +319,27 @@ class Worker:
             self._ending.discard(execution.run_id)
 
     def _forget(self, execution: Execution) -> None:
+        if self._parking.get(execution.run_id) is execution:
+            del self._parking[execution.run_id]
+        self._free_slot(execution)
+
+    def _free_slot(self, execution: Execution) -> None:
         if self._active.get(execution.run_id) is execution:
             del self._active[execution.run_id]
             if self._claims.behind:
                 self._claims.soon()
-        if self._parking.get(execution.run_id) is execution:
-            del self._parking[execution.run_id]
         if not self._active:
             self._idle.set()
 
     def parking(self, execution: Execution) -> None:
         """Frees the slot, so that the next claim shares the commit that parks the run."""
-        self._forget(execution)
-        self._parking[execution.run_id] = execution
+        self._parking[execution.run_id] = execution  # first: the claim has to know of it
+        self._free_slot(execution)
 
-    def opened(self, execution: Execution) -> None:
+    def opened(self, execution: Execution, parks: bool) -> None:
         """A run has opened its waits. If that is all it does, it has been given back."""
         self._claims.by(execution.waits.next_due_at)
-        if self._parking.pop(execution.run_id, None) is None:
+        if not parks or self._parking.pop(execution.run_id, None) is None:
             return
         now = self._clock.now()
         # Kept for a moment if its program may be needed again soon.
@@ -349,10 +355,10 @@ class Worker:
 
     def resumed(self, execution: Execution) -> None:
         """A program that had been parked went on by itself."""
-        self._waiting(execution.run_id)
+        self._forget_waiting(execution.run_id)
         self._active[execution.run_id] = execution
 
-    def _waiting(self, run_id: str) -> Execution | None:
+    def _forget_waiting(self, run_id: str) -> Execution | None:
         """The program in memory of a run that is parked or about to be; it is forgotten here."""
         warm = self._warm.pop(run_id, None)
         if warm is None:
@@ -369,7 +375,7 @@ class Worker:
 
     def let_go(self, run_id: str) -> None:
         """The run was cancelled, ended or taken over: interrupt its program."""
-        execution = self._active.pop(run_id, None) or self._waiting(run_id)
+        execution = self._active.pop(run_id, None) or self._forget_waiting(run_id)
         if execution is not None:
             execution.stop()
             self._claims.soon()

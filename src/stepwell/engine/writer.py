@@ -41,13 +41,22 @@ class InProgress(Protocol):
 class Unit:
     """Changes that stand or fall together, and who waits for them."""
 
-    __slots__ = ("changes", "future", "pause")
+    __slots__ = ("changes", "followers", "future", "pause")
 
     def __init__(self, changes: tuple[Change, ...], future: asyncio.Future[list[Any]]) -> None:
         self.changes = changes
         self.future = future
         # How long it was put off last, in seconds, because something else was in its way.
         self.pause = 0.0
+        # Units of the same runs that were submitted since; they must not overtake this one.
+        self.followers: list[Unit] = []
+
+    def concerns(self, other: Unit) -> bool:
+        return not self._run_ids().isdisjoint(other._run_ids())
+
+    def _run_ids(self) -> set[str]:
+        held = (getattr(change, "held", None) for change in self.changes)
+        return {each.run_id for each in held if each is not None}
 
     def refuse(self, error: Exception) -> None:
         if not self.future.done():
@@ -62,7 +71,9 @@ class Writer:
         self._store = store
         self._heard = heard
         self._pending: list[Unit] = []
+        # Units that wait for a transaction of somebody else's, and those that are tried again.
         self._put_off: dict[Unit, Timer] = {}
+        self._retried: dict[Unit, None] = {}
         self._begun: dict[InProgress, None] = {}
         self._begun_timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
@@ -86,6 +97,11 @@ class Writer:
         return future
 
     def _add(self, unit: Unit) -> None:
+        if self._put_off or self._retried:
+            for earlier in (*self._put_off, *self._retried):
+                if earlier is not unit and earlier.concerns(unit):
+                    earlier.followers.append(unit)  # what happens to one run stays in order
+                    return
         self._pending.append(unit)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._commit_all())
@@ -129,14 +145,15 @@ class Writer:
             if self._task is not None:
                 self._task.cancel()
         for unit in (*self._pending, *self._put_off):
-            unit.refuse(_closed())
+            for each in (unit, *unit.followers):
+                each.refuse(_closed())
         for timer in self._put_off.values():
             timer.cancel()
 
     async def _commit_all(self) -> None:
         try:
             while self._pending:
-                units, self._pending = self._pending[:MAX_BATCH], self._pending[MAX_BATCH:]
+                units = self._next_batch()
                 try:
                     await self._commit(units)
                 except BaseException:
@@ -148,6 +165,15 @@ class Writer:
         finally:
             self._task = None
 
+    def _next_batch(self) -> list[Unit]:
+        """What has gathered; a unit that was put off goes alone, lest the others wait with it."""
+        size = min(len(self._pending), MAX_BATCH)
+        if self._retried:
+            put_off = (i for i, unit in enumerate(self._pending[:size]) if unit in self._retried)
+            size = max(next(put_off, size), 1)
+        units, self._pending = self._pending[:size], self._pending[size:]
+        return units
+
     async def _commit(self, units: list[Unit]) -> None:
         batch = [change for unit in units for change in unit.changes]
         if batch:
@@ -157,7 +183,10 @@ class Writer:
             except Exception as error:
                 await self._commit_piecewise(units, error)
                 return
-            self._heard(batch, committed)
+            try:
+                self._heard(batch, committed)
+            except Exception:  # the changes are durable all the same
+                log.exception("What was committed could not be passed on.")
             outcomes = committed.outcomes
         else:
             outcomes = []
@@ -220,6 +249,10 @@ class Writer:
 
     def _try_later(self, unit: Unit) -> None:
         """The others go on meanwhile, though each try holds them up for a moment."""
+        self._retried.pop(unit, None)
+        for change in unit.changes:
+            if type(change) is RecordStep:
+                change.position = 0  # it comes after whatever is recorded until then
         unit.pause = min(max(unit.pause * 2, FIRST_BLOCKED), LONGEST_BLOCKED)
         log.warning(
             "A change waits for a transaction outside of Stepwell; trying again in %g s: %s",
@@ -232,7 +265,16 @@ class Writer:
 
     def _try_again(self, unit: Unit) -> None:
         del self._put_off[unit]
+        self._retried[unit] = None
+        unit.future.add_done_callback(lambda _: self._go_on_after(unit))
         self._add(unit)
+
+    def _go_on_after(self, unit: Unit) -> None:
+        """The unit is through, or given up: those behind it may come."""
+        self._retried.pop(unit, None)
+        followers, unit.followers = unit.followers, []
+        for each in followers:
+            self._add(each)
 
 
 def _closed() -> StoreUnavailable:

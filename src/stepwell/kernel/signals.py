@@ -3,14 +3,39 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any
+from typing import Any, NamedTuple, Protocol
 
-from stepwell.kernel.changes import SendSignal
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains
 
 
-def hand_out(signals: Iterable[SendSignal], waits: Iterable[Iterable[Any]]) -> dict[str, str]:
+class Signal(Protocol):
+    """What is asked of a signal here."""
+
+    @property
+    def id(self) -> str: ...
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def type(self) -> str: ...
+
+    @property
+    def payload(self) -> str: ...
+
+
+class Buffered(NamedTuple):
+    """A signal that nobody has taken yet."""
+
+    id: str
+    run_id: str
+    type: str
+    payload: str
+    created_at: int
+
+
+def hand_out(signals: Iterable[Signal], waits: Iterable[Iterable[Any]]) -> dict[str, str]:
     """The key of the wait for each signal that finds one.
 
     `waits` are the open ones as (run, event, key, match), in order of call.

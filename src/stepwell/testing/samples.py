@@ -67,9 +67,8 @@ def record(
 
 def wait(store: Store, held: Held, key: str, **options: Any) -> OpenWait:
     fields: dict[str, Any] = {"kind": "event", "event": "mail"} if "kind" not in options else {}
-    return OpenWait(
-        held=held, key=key, seq=1, created_at=store.clock.now(), **{**fields, **options}
-    )
+    fields |= {"seq": 1, "created_at": store.clock.now()}
+    return OpenWait(held=held, key=key, **{**fields, **options})
 
 
 def signal(store: Store, run_id: str, payload: str, signal_id: str = "s1") -> SendSignal:

@@ -164,17 +164,24 @@ class PostgresStore:
         now = self.clock.now()
 
         async def work(db: asyncpg.Connection) -> None:
-            await db.execute(
-                "UPDATE workers SET expires_at = least(expires_at, $1) WHERE id = ANY($2)",
-                now,
-                list(worker_ids),
-            )
-            if alive:
+            async with db.transaction():
+                # Claims under these leases are waited for, so that what they get is seen below.
                 await db.execute(
-                    """UPDATE runs SET owner = NULL, due_at = created_at WHERE id = ANY(ARRAY(
-                           SELECT id FROM runs WHERE owner = ANY($1) ORDER BY id FOR UPDATE))""",
+                    "SELECT FROM workers WHERE id = ANY($1) ORDER BY id FOR UPDATE",
                     list(worker_ids),
                 )
+                await db.execute(
+                    "UPDATE workers SET expires_at = least(expires_at, $1) WHERE id = ANY($2)",
+                    now,
+                    list(worker_ids),
+                )
+                if alive:
+                    await db.execute(
+                        """UPDATE runs SET owner = NULL, due_at = created_at WHERE id = ANY(ARRAY(
+                               SELECT id FROM runs WHERE owner = ANY($1)
+                               ORDER BY id FOR UPDATE))""",
+                        list(worker_ids),
+                    )
 
         await self._pool.run(work)
 

@@ -20,7 +20,7 @@ from stepwell.kernel.changes import (
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.outcomes import child_result
-from stepwell.kernel.signals import hand_out
+from stepwell.kernel.signals import Buffered, hand_out
 from stepwell.kernel.states import ENDED, quoted
 from stepwell.stores.postgres.columns import Columns, pack_texts, texts
 from stepwell.stores.postgres.ending import Result, end_waits
@@ -99,6 +99,35 @@ async def _take_signals(
     return served
 
 
+async def hand_out_buffered(
+    db: asyncpg.Connection, run_ids: Sequence[str], done: Committed
+) -> None:
+    """Give buffered signals of these runs to the waits that are open already."""
+    rows = await db.fetch(
+        """SELECT id, run_id, type, payload, created_at FROM events
+           WHERE run_id = ANY($1) AND consumed_by IS NULL ORDER BY id""",
+        run_ids,
+    )
+    if not rows:
+        return
+    buffered = [Buffered(*row) for row in rows]
+    taken = hand_out(buffered, await _open_waits(db, run_ids))
+    await _consume(db, taken)
+    results = [
+        Result(s.run_id, taken[s.id], s.payload, s.created_at) for s in buffered if s.id in taken
+    ]
+    await end_waits(db, results, done)
+
+
+async def _open_waits(db: asyncpg.Connection, run_ids: Sequence[str]) -> list[asyncpg.Record]:
+    """Open waits of these runs, in order of call: (run, event, key, match)."""
+    return await db.fetch(
+        f"""SELECT run_id, event, key, match FROM waits
+            WHERE run_id = ANY({texts("$1")}) AND ended_at IS NULL ORDER BY run_id, seq""",
+        pack_texts(run_ids),
+    )
+
+
 async def _consume(db: asyncpg.Connection, consumed: Mapping[str, str]) -> None:
     if consumed:
         await db.fetch(
@@ -175,11 +204,7 @@ async def send_signals(
             done.outcomes[index] = event_id in sent
     if not changes:
         return
-    waits = await db.fetch(
-        f"""SELECT run_id, event, key, match FROM waits
-            WHERE run_id = ANY({texts("$1")}) AND ended_at IS NULL ORDER BY run_id, seq""",
-        pack_texts(list({change.run_id for change in changes})),
-    )
+    waits = await _open_waits(db, list({change.run_id for change in changes}))
     taken = hand_out(changes, waits)
     rows = await db.fetch(
         f"""INSERT INTO events (id, workspace_id, type, run_id, payload, created_at, consumed_by)

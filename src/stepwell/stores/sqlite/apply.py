@@ -85,7 +85,9 @@ def _fenced(db: apsw.Connection, batch: Sequence[Change]) -> set[tuple[str, str,
     return {(row[0], row[1], row[2]) for row in rows}
 
 
-def _record_steps(db: apsw.Connection, found: list[tuple[int, RecordStep]], _: Committed) -> None:
+def _record_steps(
+    db: apsw.Connection, found: list[tuple[int, RecordStep]], done: Committed
+) -> None:
     run_rows(
         db,
         f"""INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output, error,
@@ -103,7 +105,7 @@ def _record_steps(db: apsw.Connection, found: list[tuple[int, RecordStep]], _: C
     )  # fmt: skip
     settled = [(c.held.run_id, c.key, c.status) for _, c in found if c.settles]
     if settled:
-        waiting.settle(db, settled)
+        waiting.settle(db, settled, done)
 
 
 def _log_attempts(db: apsw.Connection, found: list[tuple[int, LogAttempt]], _: Committed) -> None:

@@ -105,8 +105,8 @@ def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed) -> Non
 
 # Entries of start_child whose child did not complete, and whose result the program never got.
 _DEAD_CHILD = f"""(s.kind = 'child' AND s.status = 'completed' AND EXISTS (
-        SELECT 1 FROM runs c WHERE c.parent_run_id = ?2 AND s.output = '"' || c.id || '"'
-           AND c.status IN ({quoted(ENDED - {"completed"})}))
+        SELECT 1 FROM runs c WHERE c.id = substr(s.output, 2, length(s.output) - 2)
+           AND c.parent_run_id IS NOT NULL AND c.status IN ({quoted(ENDED - {"completed"})}))
     AND NOT EXISTS (SELECT 1 FROM steps t WHERE t.run_id = ?2 AND t.key = s.key || '.result'
                     AND t.key IS NOT ?3 AND t.status IN ({quoted(REPLAYED)})))"""
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import apsw
 
 from stepwell.kernel.changes import Committed, EmitEvent, OpenWait, SendSignal
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.outcomes import child_result
-from stepwell.kernel.signals import hand_out
+from stepwell.kernel.signals import Buffered, hand_out
 from stepwell.kernel.states import ENDED, quoted
 from stepwell.stores.sqlite.ending import end_waits
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack
@@ -116,8 +119,8 @@ def _find_ended_children(db: apsw.Connection, changes: list[OpenWait], done: Com
     )  # fmt: skip
 
 
-def settle(db: apsw.Connection, settled: list[tuple[str, str, str]]) -> None:
-    """Remove waits that have served; what one took but never handed on goes back."""
+def settle(db: apsw.Connection, settled: list[tuple[str, str, str]], done: Committed) -> None:
+    """Remove waits that have served; what one took but never handed on goes to the next."""
     rows = pack(settled)
     run(
         db,
@@ -133,6 +136,55 @@ def settle(db: apsw.Connection, settled: list[tuple[str, str, str]]) -> None:
                  AND events.consumed_by = s.value->>1""",
             rows,
         )
+        _hand_out_buffered(
+            db, {run_id for run_id, _, status in settled if status == "skipped"}, done
+        )
+
+
+def _hand_out_buffered(db: apsw.Connection, run_ids: set[str], done: Committed) -> None:
+    """Give buffered signals of these runs to the waits that are open already."""
+    ids = pack(list(run_ids))
+    buffered = [
+        Buffered(*row)
+        for row in unpack(
+            db,
+            """SELECT json_group_array(json_array(id, run_id, type, payload, created_at)) FROM (
+                   SELECT e.* FROM json_each(?) r JOIN events e ON e.run_id = r.value
+                   WHERE e.consumed_by IS NULL ORDER BY e.id)""",
+            ids,
+        )
+    ]
+    if buffered:
+        _serve(db, buffered, _open_waits(db, ids), done)
+
+
+def _open_waits(db: apsw.Connection, run_ids: str) -> list[Any]:
+    """Open waits of these runs, in order of call: (run, event, key, match)."""
+    return unpack(
+        db,
+        """SELECT json_group_array(json_array(run_id, event, key, match)) FROM (
+               SELECT w.run_id, w.event, w.key, w.match FROM json_each(?) s
+               JOIN waits w ON w.run_id = s.value AND w.ended_at IS NULL
+               ORDER BY w.run_id, w.seq)""",
+        run_ids,
+    )
+
+
+def _serve(
+    db: apsw.Connection, signals: Sequence[SendSignal | Buffered], waits: list[Any], done: Committed
+) -> None:
+    """End the waits that these signals match."""
+    taken = hand_out(signals, waits)
+    if not taken:
+        return
+    served = [s for s in signals if s.id in taken]
+    end_waits(db, [[s.run_id, taken[s.id], s.payload, s.created_at] for s in served], done)
+    run(
+        db,
+        """UPDATE events SET consumed_by = c.value->>1 FROM json_each(?) c
+           WHERE events.id = c.value->>0""",
+        pack(list(taken.items())),
+    )
 
 
 def send_signals(db: apsw.Connection, found: list[tuple[int, SendSignal]], done: Committed) -> None:
@@ -169,24 +221,7 @@ def send_signals(db: apsw.Connection, found: list[tuple[int, SendSignal]], done:
            VALUES {rows}""",
         [(c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at) for c in new],
     )
-    waits = unpack(
-        db,
-        """SELECT json_group_array(json_array(run_id, event, key, match)) FROM (
-               SELECT w.run_id, w.event, w.key, w.match FROM json_each(?) s
-               JOIN waits w ON w.run_id = s.value AND w.ended_at IS NULL
-               ORDER BY w.run_id, w.seq)""",
-        pack(list({c.run_id for c in new})),
-    )
-    taken = hand_out(new, waits)
-    if taken:
-        served = [c for c in new if c.id in taken]
-        end_waits(db, [[c.run_id, taken[c.id], c.payload, c.created_at] for c in served], done)
-        run(
-            db,
-            """UPDATE events SET consumed_by = c.value->>1 FROM json_each(?) c
-               WHERE events.id = c.value->>0""",
-            pack(list(taken.items())),
-        )
+    _serve(db, new, _open_waits(db, pack(list({c.run_id for c in new}))), done)
 
 
 def emit_events(db: apsw.Connection, found: list[tuple[int, EmitEvent]], done: Committed) -> None:

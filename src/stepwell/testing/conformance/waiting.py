@@ -40,6 +40,21 @@ async def a_signal_is_consumed_once_and_in_order(store: Store) -> None:
 
 
 @check
+async def a_signal_that_is_given_back_goes_to_a_wait_that_is_open_already(store: Store) -> None:
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"))
+    _, held = await claim_one(store, "w1")
+    await commit(store, wait(store, held, "a"), wait(store, held, "b", seq=2))
+    await commit(store, signal(store, "r1", "7"))
+    await commit(
+        store, record(store, held, "a", output=None, kind="event", status="skipped", settles=True)
+    )
+    await commit(store, ParkRun(held, ["b"]))
+    run, _ = await claim_one(store, "w1")
+    assert [(row.key, row.result) for row in run.waits] == [("b", "7")]
+
+
+@check
 async def a_wait_that_is_given_up_gives_its_signal_back(store: Store) -> None:
     await enlist(store, "w1")
     await commit(store, start(store, "r1"))
