@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from stepwell.kernel.clock import SECOND
-from stepwell.kernel.crashes import APART_SECONDS, CRASH_LIMIT, Stopped, Verdict, judge
+from stepwell.kernel.crashes import APART_SECONDS, CRASH_LIMIT, SUSPECT, Stopped, Verdict, judge
 
 NOW = 1000 * SECOND
 
@@ -35,8 +35,8 @@ def test_the_first_crashes_count_for_every_run() -> None:
     first = judge([_stuck("a", 0, 1), _stuck("b", 0, 2)], NOW)
     assert _counts(first) == {"a": 1, "b": 1}
     assert _waits(first) == [("a", 0), ("b", 0)]
-    second = judge([_stuck("a", 1, 1), _stuck("b", 1, 2)], NOW)
-    assert _counts(second) == {"a": 2, "b": 2}
+    third = judge([_stuck("a", SUSPECT - 1, 1), _stuck("b", SUSPECT - 1, 2)], NOW)
+    assert _counts(third) == {"a": SUSPECT, "b": SUSPECT}
 
 
 def test_progress_since_the_last_crash_starts_the_count_again() -> None:
@@ -45,29 +45,29 @@ def test_progress_since_the_last_crash_starts_the_count_again() -> None:
 
 
 def test_only_the_suspect_claimed_last_is_blamed() -> None:
-    stopped = [_stuck("a", 2, 10), _stuck("b", 2, 30), _stuck("c", 3, 20)]
-    assert _counts(judge(stopped, NOW)) == {"a": 2, "b": 3, "c": 3}
+    stopped = [_stuck("a", 3, 10), _stuck("b", 3, 30), _stuck("c", 4, 20)]
+    assert _counts(judge(stopped, NOW)) == {"a": 3, "b": 4, "c": 4}
 
 
 def test_a_run_that_is_no_suspect_yet_does_not_clear_one_claimed_before_it() -> None:
     progressed = Stopped("progressed", 4, crash_progress=3, progress=4, claimed_at=40)
-    stopped = [_stuck("suspect", 2, 10), _stuck("second", 1, 20), _stuck("new", 0, 30), progressed]
-    assert _counts(judge(stopped, NOW)) == {"suspect": 3, "second": 2, "new": 1, "progressed": 1}
+    stopped = [_stuck("suspect", 3, 10), _stuck("second", 1, 20), _stuck("new", 0, 30), progressed]
+    assert _counts(judge(stopped, NOW)) == {"suspect": 4, "second": 2, "new": 1, "progressed": 1}
 
 
 def test_suspects_are_taken_up_apart_the_likeliest_first() -> None:
-    stopped = [_stuck("b", 2, 20), _stuck("a", 2, 10), _stuck("last", 2, 30), _stuck("four", 4, 5)]
+    stopped = [_stuck("b", 3, 20), _stuck("a", 3, 10), _stuck("last", 3, 30), _stuck("four", 4, 5)]
     waits = _waits(judge(stopped, NOW))
     assert waits == [
         ("four", 0),
-        ("last", APART_SECONDS),
+        ("last", APART_SECONDS),  # four crashes as well by now, but claimed later
         ("a", 2 * APART_SECONDS),
         ("b", 3 * APART_SECONDS),
     ]
 
 
 def test_runs_above_suspicion_go_on_at_once() -> None:
-    stopped = [_stuck("new", 0, 30), _stuck("a", 2, 10), _stuck("b", 2, 20)]
+    stopped = [_stuck("new", 0, 30), _stuck("a", 3, 10), _stuck("b", 3, 20)]
     assert dict(_waits(judge(stopped, NOW))) == {"new": 0, "b": 0, "a": APART_SECONDS}
 
 

@@ -11,7 +11,7 @@ from stepwell.kernel.clock import SECOND
 CRASH_LIMIT = 5
 # From this many on a run is a suspect: suspects are taken up one after the other, so that the
 # next crash tells them apart.
-SUSPECT = 2
+SUSPECT = 3
 APART_SECONDS = 5
 
 
