@@ -2,10 +2,22 @@
 
 from __future__ import annotations
 
-from stepwell.kernel.changes import Claimed, ClaimedRun, ClaimRuns, StartRun
+from collections.abc import Sequence
+
+from stepwell.kernel.changes import Change, Claimed, ClaimedRun, ClaimRuns, StartRun
 
 
-def fits(start: StartRun, ask: ClaimRuns) -> bool:
+def start_with_claim(batch: Sequence[Change]) -> tuple[StartRun, ClaimRuns] | None:
+    """The start and the claim of a batch that is nothing else, if the one may answer the other."""
+    if len(batch) != 2:
+        return None
+    start, ask = batch if type(batch[0]) is StartRun else reversed(batch)
+    if type(start) is StartRun and type(ask) is ClaimRuns and _fits(start, ask):
+        return start, ask
+    return None
+
+
+def _fits(start: StartRun, ask: ClaimRuns) -> bool:
     """Whether the worker could be given the run at once, as far as these two can tell."""
     return (
         ask.limit > 0

@@ -27,7 +27,7 @@ from stepwell.kernel.changes import (
     StartRun,
     WatchWaits,
 )
-from stepwell.kernel.claiming import fits
+from stepwell.kernel.claiming import start_with_claim
 from stepwell.stores.postgres import recording, waiting
 from stepwell.stores.postgres.claim import claim, peek
 from stepwell.stores.postgres.columns import packable
@@ -74,10 +74,8 @@ async def _apply(db: asyncpg.Connection, batch: Sequence[Change], expectant: boo
         nothing = await peek(db, ask)
         if nothing is not None:
             return Committed([nothing])
-    if len(batch) == 2:
-        first, second = batch if type(batch[0]) is StartRun else reversed(batch)
-        if type(first) is StartRun and type(second) is ClaimRuns and fits(first, second):
-            return await _apply_start(db, batch, first, second)
+    if pair := start_with_claim(batch):
+        return await _apply_start(db, batch, *pair)
     return await _commit(db, batch)
 
 

@@ -26,7 +26,7 @@ from stepwell.kernel.changes import (
     StartRun,
     WatchWaits,
 )
-from stepwell.kernel.claiming import fits
+from stepwell.kernel.claiming import start_with_claim
 from stepwell.kernel.outcomes import Ending
 from stepwell.kernel.states import ENDED, OPEN, quoted
 from stepwell.stores.sqlite import waiting
@@ -44,12 +44,10 @@ def apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
 
 
 def _apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
-    if len(batch) == 2:
-        first, second = batch if type(batch[0]) is StartRun else reversed(batch)
-        if type(first) is StartRun and type(second) is ClaimRuns and fits(first, second):
-            claimed = start_and_take(db, first, second)
-            if claimed is not None:
-                return Committed([(c.id, True) if c is first else claimed for c in batch])
+    if pair := start_with_claim(batch):
+        claimed = start_and_take(db, *pair)
+        if claimed is not None:
+            return Committed([(c.id, True) if c is pair[0] else claimed for c in batch])
     done = Committed(outcomes=[None] * len(batch))
     fenced = _fenced(db, batch)
     by_kind: dict[type[Any], list[tuple[int, Any]]] = {}
