@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections import Counter
 from typing import Any
 
@@ -82,6 +84,25 @@ async def test_a_longer_wait_leaves_memory_and_is_replayed(world: World, clock: 
         await sw.signal(run.id, "go", 1)
         assert await run.result() == 1
     assert calls == ["begin", "step", "leave", "begin", "leave"]
+
+
+async def test_what_leaves_memory_does_not_wait_for_the_collector(world: World) -> None:
+    contexts: list[Any] = []
+
+    @workflow
+    async def sleeper(ctx: Any, input: Any) -> Any:
+        contexts.append(weakref.ref(ctx))
+        await ctx.sleep("long", "1d")
+
+    async with world([sleeper]) as sw, sw.worker():
+        gc.disable()
+        try:
+            run = await sw.start("sleeper")
+            await until(sw, run.id, "waiting")
+            await turns(sw, run.id)
+            assert [context() for context in contexts] == [None]
+        finally:
+            gc.enable()
 
 
 async def test_a_sleep_that_is_known_to_be_long_leaves_memory_at_once(

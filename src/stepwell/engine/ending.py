@@ -18,6 +18,8 @@ from stepwell.store import Store
 
 # The longer a run has been waited for, the less often it is looked at.
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
+# Looking at many takes long, so it is done less often.
+PAUSE_PER_RUN = 0.0001
 # How many ended runs are remembered, so that whoever asks late need not wait for a look.
 RECENT = 4096
 
@@ -89,7 +91,7 @@ class Endings:
         pause = FIRST_PAUSE
         try:
             while self._waiting:
-                await sleep(self._store.clock, pause)
+                await sleep(self._store.clock, max(pause, len(self._waiting) * PAUSE_PER_RUN))
                 pause = min(pause * 1.3, LONGEST_PAUSE)
                 with contextlib.suppress(StoreUnavailable):
                     for run_id in await self._store.ended(list(self._waiting)):

@@ -254,6 +254,7 @@ class Execution:
             self._leave_quietly()
             raise
         finally:
+            del future  # its error holds this frame: a cycle for each run that leaves memory
             self.waits.over(key)
             self.deliveries.outstanding -= 1
             self._turns_left = PARK_TURNS

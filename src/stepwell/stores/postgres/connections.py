@@ -62,7 +62,8 @@ class Line:
         """Forget the plans of statements each time that twice as much has been written."""
         self._written += written
         if self._written >= self._plan_at:
-            self._plan_at *= 2
+            while self._written >= self._plan_at:
+                self._plan_at *= 2
             await self.run(lambda db: db.execute("DISCARD PLANS"))
 
     async def run(self, work: Callable[[asyncpg.Connection], Awaitable[T]]) -> T:

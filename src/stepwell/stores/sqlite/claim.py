@@ -21,16 +21,6 @@ from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
 
 SWEEP_LIMIT = 500
 
-# (program, priority) of all live runs in a workspace (?1) of some programs (?2).
-LANES = """lanes (program, priority) AS (
-       SELECT p.value, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
-                        AND r.program = p.value AND r.due_at IS NOT NULL)
-       FROM json_each(?2) p
-       UNION ALL
-       SELECT l.program, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
-                          AND r.program = l.program AND r.due_at IS NOT NULL
-                          AND r.priority < l.priority)
-       FROM lanes l WHERE l.priority IS NOT NULL)"""
 _LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
 
 
@@ -50,7 +40,7 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
         ask.now,
         pack(ask.known),
     )
-    lanes = _lanes(db, ask)
+    lanes = live_lanes(db, ask)
     called = Committed([])
     picked, more = _pick(db, ask, lanes, called) if ask.limit > 0 else ([], False)
     if called.due:  # whoever was called up in place of another may stand before what was picked
@@ -90,13 +80,21 @@ def _forgotten(db: apsw.Connection, ask: ClaimRuns) -> list[str]:
     )
 
 
-def _lanes(db: apsw.Connection, ask: ClaimRuns) -> list[tuple[int, str]]:
+def live_lanes(db: apsw.Connection, ask: ClaimRuns) -> list[tuple[int, str]]:
     """(priority, program) of all live runs this worker can execute, highest priority first."""
     found = unpack(
         db,
-        f"""WITH RECURSIVE {LANES}
-            SELECT json_group_array(json_array(priority, program)) FROM lanes
-            WHERE priority IS NOT NULL""",
+        """WITH RECURSIVE lanes (program, priority) AS (
+               SELECT p.value, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
+                                AND r.program = p.value AND r.due_at IS NOT NULL)
+               FROM json_each(?2) p
+               UNION ALL
+               SELECT l.program, (SELECT max(priority) FROM runs r WHERE r.workspace_id = ?1
+                                  AND r.program = l.program AND r.due_at IS NOT NULL
+                                  AND r.priority < l.priority)
+               FROM lanes l WHERE l.priority IS NOT NULL)
+           SELECT json_group_array(json_array(priority, program)) FROM lanes
+           WHERE priority IS NOT NULL""",
         ask.workspace_id,
         pack(ask.programs),
     )
@@ -219,8 +217,17 @@ def _load(db: apsw.Connection, picked: list[str], nudged: set[str], now: int) ->
 
 def _next_at(db: apsw.Connection, ask: ClaimRuns, lanes: list[tuple[int, str]]) -> int | None:
     """When the next run of this worker's becomes due, or any run expires."""
-    times = [one(db, "SELECT min(expires_at) FROM runs WHERE expires_at IS NOT NULL")]
-    times += [
+    expiring = one(db, "SELECT min(expires_at) FROM runs WHERE expires_at IS NOT NULL")
+    assert expiring is not None
+    times = (expiring[0], first_due(db, ask, lanes, after=ask.now))
+    return min((at for at in times if at is not None), default=None)
+
+
+def first_due(
+    db: apsw.Connection, ask: ClaimRuns, lanes: list[tuple[int, str]], *, after: int
+) -> int | None:
+    """When the first run of these lanes is due that is due after this moment."""
+    found = [
         one(
             db,
             """SELECT min(due_at) FROM runs
@@ -228,11 +235,11 @@ def _next_at(db: apsw.Connection, ask: ClaimRuns, lanes: list[tuple[int, str]]) 
             ask.workspace_id,
             program,
             priority,
-            ask.now,
+            after,
         )
         for priority, program in lanes
     ]
-    return min((row[0] for row in times if row is not None and row[0] is not None), default=None)
+    return min((row[0] for row in found if row is not None and row[0] is not None), default=None)
 
 
 def _take_over(db: apsw.Connection, now: int, done: Committed) -> None:

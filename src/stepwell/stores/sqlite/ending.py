@@ -29,6 +29,36 @@ def finish(db: apsw.Connection, endings: list[Ending], done: Committed) -> None:
     bodies += [(e.run_id, "error", e.error) for e in endings if e.error is not None]
     run_rows(db, "INSERT OR REPLACE INTO payloads (run_id, kind, body) VALUES {rows}", bodies)
     ids = pack([ending.run_id for ending in endings])
+    done.ended.extend(ending.run_id for ending in endings)
+    # Most runs leave nothing behind; one look is cheaper than finding that out five times.
+    found = one(
+        db,
+        f"""WITH e (id) AS MATERIALIZED (SELECT value FROM json_each(?))
+            SELECT EXISTS (SELECT 1 FROM waits WHERE run_id IN e),
+                EXISTS (SELECT 1 FROM steps WHERE run_id IN e AND status IN ({quoted(OPEN)})),
+                EXISTS (SELECT 1 FROM waits WHERE child_run_id IN e AND ended_at IS NULL),
+                EXISTS (SELECT 1 FROM limits WHERE run_id IN e)""",
+        ids,
+    )
+    assert found is not None
+    waits, open_steps, awaited, limited = found
+    if waits:
+        _drop_waits(db, ids)
+    if open_steps:
+        run(
+            db,
+            f"""UPDATE steps SET status = 'skipped'
+               WHERE run_id IN (SELECT value FROM json_each(?))
+                 AND status IN ({quoted(OPEN)})""",
+            ids,
+        )
+    if awaited:
+        _tell_parents(db, endings, ids, done)
+    if limited:
+        _free_slots(db, ids, endings[-1].completed_at, done)
+
+
+def _drop_waits(db: apsw.Connection, ids: str) -> None:
     run(
         db,
         """INSERT OR IGNORE INTO steps
@@ -36,17 +66,7 @@ def finish(db: apsw.Connection, endings: list[Ending], done: Committed) -> None:
            FROM waits WHERE run_id IN (SELECT value FROM json_each(?))""",
         ids,
     )
-    run(
-        db,
-        f"""UPDATE steps SET status = 'skipped'
-           WHERE run_id IN (SELECT value FROM json_each(?))
-             AND status IN ({quoted(OPEN)})""",
-        ids,
-    )
     run(db, "DELETE FROM waits WHERE run_id IN (SELECT value FROM json_each(?))", ids)
-    done.ended.extend(ending.run_id for ending in endings)
-    _tell_parents(db, endings, ids, done)
-    _free_slots(db, ids, endings[-1].completed_at, done)
 
 
 def _tell_parents(db: apsw.Connection, endings: list[Ending], ids: str, done: Committed) -> None:
@@ -56,8 +76,6 @@ def _tell_parents(db: apsw.Connection, endings: list[Ending], ids: str, done: Co
            FROM json_each(?) c JOIN waits w ON w.child_run_id = c.value AND w.ended_at IS NULL""",
         ids,
     )
-    if not waiting:
-        return
     by_id = {ending.run_id: ending for ending in endings}
     results = [
         [run_id, key, child_result(e.status, e.output, e.error), e.completed_at]
@@ -95,8 +113,6 @@ def _free_slots(db: apsw.Connection, ids: str, now: int, done: Committed) -> Non
            JOIN limits l ON l.run_id = e.value""",
         ids,
     )
-    if not keys:
-        return
     run(db, "DELETE FROM limits WHERE run_id IN (SELECT value FROM json_each(?))", ids)
     for key in keys:
         wake_queued(db, key, now, done)

@@ -6,7 +6,7 @@ import apsw
 
 from stepwell.kernel.changes import Claimed, ClaimRuns, StartRun
 from stepwell.kernel.claiming import taken_at_once
-from stepwell.stores.sqlite.claim import LANES
+from stepwell.stores.sqlite.claim import first_due, live_lanes
 from stepwell.stores.sqlite.rows import one, pack, run
 
 
@@ -17,20 +17,20 @@ def start_and_take(db: apsw.Connection, change: StartRun, ask: ClaimRuns) -> Cla
     """
     found = one(
         db,
-        f"""WITH RECURSIVE {LANES}
-            SELECT EXISTS (SELECT 1 FROM workers WHERE id = ?3 AND expires_at > ?4)
-                   AND NOT EXISTS (SELECT 1 FROM runs WHERE owner = ?3 AND due_at <= ?4),
+        """SELECT EXISTS (SELECT 1 FROM workers WHERE id = ?3 AND expires_at > ?4)
+                  AND NOT EXISTS (SELECT 1 FROM runs WHERE owner = ?3 AND due_at <= ?4),
                (SELECT min(expires_at) FROM runs WHERE expires_at IS NOT NULL),
-               (SELECT min((SELECT min(r.due_at) FROM runs r WHERE r.workspace_id = ?1
-                    AND r.program = l.program AND r.priority = l.priority))
-                FROM lanes l WHERE l.priority IS NOT NULL)""",
+               EXISTS (SELECT 1 FROM json_each(?2) p WHERE EXISTS (
+                   SELECT 1 FROM runs r WHERE r.workspace_id = ?1 AND r.program = p.value
+                      AND r.due_at IS NOT NULL))""",
         ask.workspace_id,
         pack(ask.programs),
         ask.worker_id,
         ask.now,
     )
     assert found is not None
-    free, expires_at, due_at = found
+    free, expires_at, live = found
+    due_at = first_due(db, ask, live_lanes(db, ask), after=-1) if live else None
     if not free or (due_at is not None and due_at <= ask.now):
         return None
     run(
