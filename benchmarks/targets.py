@@ -97,4 +97,7 @@ worker process each. Every workload starts on an empty store with one short run 
   suspend at once, its waiters stay connected, whichever is faster. W7 kills the service, not the
   server, as the others lose their worker, not their database; W8 looks at the service alone.
 - Concurrency is swept with 300 runs for peers. W7, W8 and the 5,000 steps of W3, which no target
-  compares with, peers do once."""
+  compares with, peers do once.
+- What takes Stepwell a moment (W1, W2, W4, W5, W6) it does again before each of the peers, and the
+  median of these counts as one repetition: a second in which the machine is slow, and there are
+  many, must not be all of what is measured."""
