@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from stepwell.kernel.states import STEP_TRANSITIONS
+
 DOCS = Path(__file__).parent.parent / "docs"
 
 
@@ -25,3 +27,25 @@ def test_a_reference_page_is_up_to_date(name: str) -> None:
     page = _generator().PAGES[name]()
     assert (DOCS / "reference" / name).read_text("utf-8") == page, "run `make docs`"
     assert page.count("\n| `") >= 3
+
+
+def test_the_reference_has_what_a_caller_meets() -> None:
+    api = _generator().api_page()
+    for part in (
+        "`Stepwell(url=None, workflows=(), *, workspace='default', settings=None",
+        "`await start_many(starts) → list[RunHandle]`",
+        "`async with worker(",
+        "`created: bool`",
+        "| `Attempt`: ",
+        "`emit:done`",
+        "`s#2`",
+    ):
+        assert part in api
+    for status in {*STEP_TRANSITIONS, "waiting"}:
+        assert f"| `{status}` | " in api
+
+
+def test_the_reference_says_where_errors_are_imported_from() -> None:
+    errors = _generator().errors_page()
+    assert "| `run_failed` | `RunFailed` | `stepwell` |" in errors
+    assert "| `not_open` | `NotOpen` | `stepwell.errors` |" in errors

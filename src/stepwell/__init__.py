@@ -17,11 +17,12 @@ from stepwell.errors import (
     WaitTimedOut,
 )
 from stepwell.kernel.retry import Retry
-from stepwell.kernel.run import ErrorInfo, Explanation, Page, Run, Step
+from stepwell.kernel.run import Attempt, ErrorInfo, Explanation, Page, Run, Step, WorkerInfo
 from stepwell.sdk.workflow import Workflow, workflow
 
 __version__ = "0.1.0"
 __all__ = [
+    "Attempt",
     "ChildHandle",
     "Context",
     "ErrorInfo",
@@ -42,6 +43,7 @@ __all__ = [
     "Stepwell",
     "StepwellError",
     "WaitTimedOut",
+    "WorkerInfo",
     "Workflow",
     "workflow",
 ]

@@ -3,49 +3,73 @@
 from __future__ import annotations
 
 from importlib import import_module
-from urllib.parse import urlsplit
+from types import ModuleType
 
 from stepwell.errors import StoreUrlInvalid
 from stepwell.kernel.clock import Clock
+from stepwell.kernel.names import show
+from stepwell.kernel.urls import shown_url, split_url
 from stepwell.store import Store
 
-_POSTGRES = ("postgresql", "postgres")
+_SCHEMES = ("sqlite", "postgresql", "postgres")
 _EXAMPLES = "Use sqlite:///file.db or postgresql://user@host/database."
 
 
-def sqlite_path(url: str) -> str:
-    """The file of a sqlite URL: three slashes before a relative path, four before an absolute."""
-    path = url.removeprefix("sqlite://").removeprefix("/").partition("?")[0]
-    if not url.startswith("sqlite:///") or not path:
+def check_url(url: str, what: str = "The store's URL") -> str:
+    """The URL, if it has the form of a store's; errors begin with `what`."""
+    given: object = url
+    if not isinstance(given, str):
+        raise StoreUrlInvalid(f"{what}: {show(given)} is not a text. {_EXAMPLES}")
+    scheme, separator, _ = url.partition("://")
+    if not separator or scheme.lower() not in _SCHEMES or not url.isprintable():
         raise StoreUrlInvalid(
-            f"{url!r} names no file. Write sqlite:///relative/path.db or sqlite:////absolute/path.db."
+            f"{what}: {shown_url(url)!r} is not a store. "
+            f"The schemes are {', '.join(_SCHEMES)}. {_EXAMPLES}"
+        )
+    if is_sqlite(url):
+        sqlite_path(url, what)
+    else:
+        split_url(url, what)
+    return url
+
+
+def is_sqlite(url: str) -> bool:
+    """Whether a URL, which has been checked, names a SQLite store."""
+    return url.lower().startswith("sqlite:")
+
+
+def sqlite_path(url: str, what: str = "The store's URL") -> str:
+    """The file of a sqlite URL: three slashes before a relative path, four before an absolute."""
+    path = url[len("sqlite:///") :].partition("?")[0]
+    if not url.lower().startswith("sqlite:///") or not path:
+        raise StoreUrlInvalid(
+            f"{what}: {shown_url(url)!r} names no file. "
+            "Write sqlite:///relative/path.db or sqlite:////absolute/path.db."
         )
     if path == ":memory:":
-        raise StoreUrlInvalid("A store in memory would not outlive a crash; name a file.")
+        raise StoreUrlInvalid(f"{what}: a store in memory would not outlive a crash; name a file.")
     return path
 
 
 def store_for(url: str, clock: Clock) -> Store:
     """The store a URL names, not yet opened."""
-    given: object = url
-    if not isinstance(given, str) or not given.isprintable():
-        raise StoreUrlInvalid(f"{url!r} is not a store. {_EXAMPLES}")
-    try:
-        scheme = urlsplit(url).scheme
-    except ValueError as error:
-        raise StoreUrlInvalid(f"{url!r} is not a store: {error}. {_EXAMPLES}") from error
-    if scheme == "sqlite":
+    store: Store
+    if is_sqlite(check_url(url)):
         # Loaded by name, so that a process pays only for the store it uses.
-        module = import_module("stepwell.stores.sqlite")
-        store: Store = module.SqliteStore(sqlite_path(url), clock)
-        return store
-    if scheme in _POSTGRES:
-        try:
-            module = import_module("stepwell.stores.postgres")
-        except ImportError as error:
-            raise StoreUrlInvalid(
-                "PostgreSQL needs the extra `postgres`: pip install 'stepwell[postgres]'."
-            ) from error
-        store = module.PostgresStore(url, clock)
-        return store
-    raise StoreUrlInvalid(f"{url!r} is not a store. {_EXAMPLES}")
+        store = import_module("stepwell.stores.sqlite").SqliteStore(sqlite_path(url), clock)
+    else:
+        store = postgres("stepwell.stores.postgres").PostgresStore(url, clock)
+    return store
+
+
+def postgres(module: str) -> ModuleType:
+    """A module that needs the driver of PostgreSQL."""
+    try:
+        return import_module(module)
+    except ModuleNotFoundError as error:
+        if error.name != "asyncpg":
+            raise
+        raise StoreUrlInvalid(
+            "PostgreSQL needs asyncpg, which comes with the extra `postgres`. In the folder of "
+            "Stepwell: pip install '.[postgres]'"
+        ) from error

@@ -97,6 +97,23 @@ def test_the_refusal_names_the_type_in_the_way() -> None:
         encode(Customer, "The input")
 
 
+@pytest.mark.parametrize(
+    ("value", "path"),
+    [
+        ({"user": {"tags": ["a", Opaque()]}}, r""" at \['user'\]\['tags'\]\[1\]: objects"""),
+        ([{"n": float("nan")}], r""" at \[0\]\['n'\]: JSON has no number"""),
+        ({"a": {(1, 2): 3}}, r""" at \['a'\]: """),
+        (Opaque(), r"JSON: objects"),
+        ({"a": _endless()}, r"JSON: "),
+    ],
+)
+def test_the_refusal_says_where_in_nested_data(value: Any, path: str) -> None:
+    with pytest.raises(NotSerialisable, match=path):
+        encode(value, "The input")
+    with pytest.raises(ResultNotSerialisable, match=path):
+        encode_result(value, MAX_RESULT_BYTES)
+
+
 def test_a_model_that_cannot_be_dumped_is_refused() -> None:
     class Broken:
         def model_dump(self, mode: str) -> Any:

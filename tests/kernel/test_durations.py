@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
-from datetime import timedelta
+from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
 
 from stepwell.errors import InvalidDuration
-from stepwell.kernel.durations import MAX_SECONDS, seconds
+from stepwell.kernel.durations import MAX_SECONDS, check_deadline, seconds
 
 HOUR = 3600
 DAY = 24 * HOUR
@@ -104,6 +104,14 @@ def test_the_error_names_what_the_duration_was_for() -> None:
     for value in ("soon", -1):
         with pytest.raises(InvalidDuration, match=r"^timeout: "):
             seconds(value, "timeout")
+
+
+def test_a_deadline_may_be_a_time_and_the_error_says_so() -> None:
+    check_deadline(datetime(2026, 1, 31, tzinfo=UTC))
+    check_deadline("90m")
+    for value in ("2099-01-01T00:00:00Z", "2030-13-01", "soon"):
+        with pytest.raises(InvalidDuration, match=r"^deadline: .* a datetime in Python"):
+            check_deadline(value)
 
 
 @pytest.mark.parametrize(

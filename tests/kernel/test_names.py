@@ -15,6 +15,7 @@ from stepwell.kernel.names import (
     check_text,
     check_time,
 )
+from stepwell.sdk.workflow import workflow
 
 
 @pytest.mark.parametrize("text", ["a", "charge card", "zahlen-für/ä:1", "🪣", "x" * MAX_LENGTH])
@@ -30,6 +31,14 @@ def test_what_is_no_text_is_refused(value: Any) -> None:
     assert refused.value.code == "invalid_name"
     with pytest.raises(InvalidName, match=r"^A step's name must be a text"):
         check_step_name(value)
+
+
+def test_what_has_a_name_is_no_name_but_can_be_asked_for_it() -> None:
+    @workflow(name="onboard-user")
+    async def onboard(ctx: Any, input: Any) -> Any: ...
+
+    with pytest.raises(InvalidName, match="Pass its name, 'onboard-user'"):
+        check_text(onboard, "A definition's name")
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\x00", "a\x1b[31m", "a\u2028b", "a\u200bb", "\ud800"])

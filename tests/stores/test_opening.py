@@ -33,6 +33,25 @@ def test_a_url_that_names_no_store_is_refused(url: str) -> None:
     assert refused.value.code == "store_url_invalid"
 
 
+@pytest.mark.parametrize(
+    "url", ["postgresql+asyncpg://u:secret@h/d", "postgresql://u:se#cret@h/d", "u:secret@h/d"]
+)
+def test_a_url_that_is_refused_is_shown_without_its_password(url: str) -> None:
+    with pytest.raises(StoreUrlInvalid) as refused:
+        Stepwell(url)
+    assert "cret" not in refused.value.message
+    assert "postgresql" in refused.value.message
+
+
+def test_a_bad_url_from_the_environment_is_told_to_come_from_there(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setenv("STEPWELL_STORE", "mysql://u:secret@h/d")
+    with pytest.raises(StoreUrlInvalid, match=r"^STEPWELL_STORE: 'mysql://u:\*\*\*@h/d' is not"):
+        Stepwell()
+    Stepwell("sqlite:///x.db")  # does not look at it
+
+
 async def test_a_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "notes.txt").write_text("nothing like a database " * 100)
     with pytest.raises(StoreUnavailable):

@@ -10,8 +10,9 @@ import asyncpg
 import pytest
 
 from stepwell import Stepwell
-from stepwell.errors import SchemaTooOld, StoreForbidden
+from stepwell.errors import StoreForbidden
 from stepwell.kernel.clock import SystemClock
+from stepwell.stores.migrations import Migration, migrations
 from stepwell.stores.postgres import PostgresStore
 from tests.conftest import new_database, running_postgres
 from tests.engine.support import until
@@ -32,7 +33,7 @@ async def test_a_worker_needs_no_more_than_its_role(url: str) -> None:
     await execute(
         url, f"CREATE ROLE {user} LOGIN", "CREATE TABLE public.secrets AS SELECT 42 AS answer"
     )
-    with pytest.raises(SchemaTooOld, match="stepwell migrate"):
+    with pytest.raises(StoreForbidden, match=r"may not apply them\. Run `stepwell migrate`"):
         await PostgresStore(agent, SystemClock()).open()
     async with Stepwell(url, workflows=[doubling]) as owner:
         with pytest.raises(StoreForbidden, match="stepwell_worker"):
@@ -57,6 +58,28 @@ async def test_a_worker_needs_no_more_than_its_role(url: str) -> None:
     ):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await execute(agent, forbidden)
+
+
+async def test_a_worker_may_ask_for_migrations_but_not_apply_them(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    user = f"agent_{next(_numbers)}"
+    await execute(url, f"CREATE ROLE {user} LOGIN")
+    agent = PostgresStore(named(url, user), SystemClock())
+    with pytest.raises(StoreForbidden, match=r"missing in the database stepwell_\d+ on"):
+        await agent.migrate()
+    owner = PostgresStore(url, SystemClock())
+    await owner.migrate()
+    await owner.close()
+    with pytest.raises(StoreForbidden, match="may not use the schema"):
+        await agent.migrate()
+    await execute(url, f"GRANT stepwell_worker TO {user}")
+    assert await agent.migrate() == []
+    later = [*migrations("postgres"), Migration(9999, "9999_later", "SELECT 1")]
+    monkeypatch.setattr("stepwell.stores.postgres.schema.migrations", lambda _: later)
+    with pytest.raises(StoreForbidden, match="9999_later, and this role may not apply them"):
+        await agent.migrate()
+    await agent.close()
 
 
 async def test_a_role_that_comes_later_gets_its_rights_from_the_next_migration(

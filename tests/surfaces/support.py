@@ -123,14 +123,17 @@ class Cli:
         status: str = self.ok("runs", "show", run_id, *options)["run"]["status"]
         return status
 
+    def started(self, *words: str) -> subprocess.Popen[str]:
+        """A command in a process of its own that goes on meanwhile."""
+        return subprocess.Popen(
+            [*self._command, *words], cwd=self.folder, env=self._environ,
+            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
     @contextmanager
     def worker(self, *words: str) -> Iterator[Worker]:
         """A worker process that has said it is ready; stopped at the end."""
-        process = subprocess.Popen(
-            [*self._command, "worker", *words, "--json"], cwd=self.folder, env=self._environ,
-            stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-        )  # fmt: skip
-        with process:
+        with self.started("worker", *words, "--json") as process:
             try:
                 assert process.stdout is not None
                 line = process.stdout.readline()

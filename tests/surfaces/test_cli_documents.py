@@ -93,9 +93,8 @@ def test_the_example_of_the_readme_runs_as_it_stands_and_again(tmp_path: Path) -
 
 
 def documented_commands() -> list[list[str]]:
-    lines = [line for block in blocks("sh") for line in block.splitlines()]
-    words = [shlex.split(line, comments=True) for line in lines if line.startswith("stepwell ")]
-    return [line[1 : line.index("<")] if "<" in line else line[1:] for line in words]
+    lines = re.findall(r"(?:^|\$\(|\| )stepwell ([^)\n]+)", "\n".join(blocks("sh")), re.MULTILINE)
+    return [shlex.split(line, comments=True) for line in lines]
 
 
 @pytest.mark.parametrize("words", documented_commands(), ids=" ".join)
@@ -109,8 +108,34 @@ def test_a_command_of_the_readme_is_one_that_there_is(words: list[str]) -> None:
     command.make_context("stepwell", words)  # raises for whatever it does not know
 
 
+def test_the_tour_of_the_readme_can_be_typed_from_top_to_bottom(tmp_path: Path) -> None:
+    [worker], [tour] = (
+        [block for block in blocks("sh") if re.search(rf"^{begin}", block)]
+        for begin in ("stepwell worker ", r"RUN=")
+    )
+    environ = {name: value for name, value in os.environ.items() if name != "STEPWELL_STORE"}
+    environ["PYTHONPATH"] = str(REPOSITORY)  # for the examples; the store is made in tmp_path
+    head = f'stepwell() {{ "{sys.executable}" -m stepwell.cli "$@"; }}\n'
+    command = [sys.executable, "-m", "stepwell.cli", *shlex.split(worker)[1:], "--json"]
+    with subprocess.Popen(command, cwd=tmp_path, env=environ, stdout=subprocess.PIPE) as process:
+        try:
+            assert process.stdout is not None
+            assert process.stdout.readline()
+            done = subprocess.run(
+                ["bash", "-euo", "pipefail", "-c", head + tour], cwd=tmp_path, env=environ,
+                capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
+            )  # fmt: skip
+        finally:
+            process.terminate()
+    assert done.returncode == 0, done.stderr
+    for part in ('{"id":42,"verified":true}', "Sent.", "Cancelled.", '{"steps":8,"children":8}'):
+        assert part in done.stdout
+    assert "Warning" not in done.stdout + done.stderr
+    assert (tmp_path / "copy.db").is_file()
+
+
 def test_the_readme_has_every_exit_code_and_every_setting() -> None:
-    for code in (0, 10, 20, 40):
+    for code in (0, 10, 20, 40, 130):
         assert f"\n| {code} | " in README
     assert settings.__file__ is not None
     for variable in re.findall(r"STEPWELL_\w+", Path(settings.__file__).read_text("utf-8")):

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import json
+import signal
 
-from tests.surfaces.support import Cli
+from tests.surfaces.support import PATIENCE_SECONDS, Cli
 
 
 def test_a_started_run_is_waited_for_and_its_output_printed(cli: Cli) -> None:
@@ -47,11 +48,26 @@ def test_a_run_that_does_not_complete_exits_with_40(cli: Cli) -> None:
         late = cli("runs", "start", "nap", '{"for": "1h"}', "--wait", "--timeout", "0.1", "--json")
         assert late.exit_code == 40
         assert late.document["error"]["code"] == "timeout"
+        assert cli.status(late.document["error"]["details"]["run_id"]) in ("pending", "waiting")
         dead = cli(
             "runs", "start", "nap", '{"for": "1h"}', "--deadline", "100ms", "--wait", "--json"
         )
         assert dead.exit_code == 40
         assert dead.document["error"]["code"] == "run_timed_out"
+
+
+def test_waiting_without_a_worker_warns_and_ctrl_c_tells_the_run(cli: Cli) -> None:
+    with cli.worker("jobs:greet"):
+        pass
+    with cli.started("runs", "start", "greet", "--wait", "--json") as waiting:
+        assert waiting.stderr is not None
+        assert waiting.stderr.readline().startswith("Warning: No worker is alive.")
+        waiting.send_signal(signal.SIGINT)
+        said, _ = waiting.communicate(timeout=PATIENCE_SECONDS)
+    assert waiting.returncode == 130
+    error = json.loads(said)["error"]
+    assert error["code"] == "interrupted"
+    assert cli.status(error["details"]["run_id"]) == "pending"
 
 
 def test_failed_attempts_are_shown_under_their_step(cli: Cli) -> None:

@@ -26,6 +26,12 @@ def test_a_worker_finds_its_workflows_in_the_working_directory(
         assert [each["name"] for each in worker.ready["definitions"]] == definitions
 
 
+def test_a_worker_does_not_tell_its_password(cli: Cli) -> None:
+    mark = "&" if "?" in cli.store else "?"
+    with cli.worker("jobs:nap", "--store", f"{cli.store}{mark}password=secret") as worker:
+        assert worker.ready["store"] == f"{cli.store}{mark}password=***"
+
+
 @pytest.mark.parametrize(
     ("target", "said"),
     [
@@ -117,11 +123,11 @@ def test_a_process_that_dies_is_replaced_and_all_stop_together(cli: Cli) -> None
 
         def replaced(found: object) -> bool:
             assert isinstance(found, dict)
-            pids = {each["pid"] for each in found["workers"] if each["alive"]} - {dead}
+            pids = {each["pid"] for each in found["items"] if each["alive"]} - {dead}
             return living in pids and len(pids) == 2
 
         found = cli.until(replaced, "workers")
-        pids = {each["pid"] for each in found["workers"] if each["alive"]} - {dead}
+        pids = {each["pid"] for each in found["items"] if each["alive"]} - {dead}
         assert cli.ok("runs", "start", "greet", "--wait")["output"] == "version 2"
         assert worker.stop() == 0
         assert all(gone(pid) for pid in pids)

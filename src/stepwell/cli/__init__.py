@@ -27,14 +27,16 @@ def main() -> None:
 
     The store is --store, else the variable STEPWELL_STORE, else
     sqlite:///.stepwell/stepwell.db below the working directory. With --json every command
-    writes one JSON document to standard output, errors too: {"error": {"code", "message"}}.
+    writes one JSON document to standard output, errors too: {"error": {"code", "message"}},
+    with "details" where there is more to say, such as the run's id.
 
     \b
     Exit codes:
       0   done
-      10  input error: a bad value, or no such run, step or definition
+      10  input error: a bad value of an option, or no such run, step or definition
       20  usage error: an unknown command or option, or an argument missing
-      40  execution failure: the run did not complete, or the store cannot be reached
+      40  execution failure: the run did not complete, or the store cannot be reached or used
+      130 interrupted with Ctrl-C; a worker stops in order, with 0
     """
 
 

@@ -11,7 +11,7 @@ import click
 
 from stepwell.errors import InvalidDuration, InvalidInput
 from stepwell.kernel.codec import decode
-from stepwell.kernel.durations import seconds
+from stepwell.kernel.durations import check_deadline, seconds
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -69,7 +69,9 @@ def read_duration(text: str) -> str | float:
 def read_deadline(text: str) -> str | float | datetime:
     """A duration, or a time in ISO 8601."""
     found = read_duration(text)
-    return _iso(found) or found if isinstance(found, str) else found
+    deadline = _iso(found) or found if isinstance(found, str) else found
+    check_deadline(deadline, "--deadline")
+    return deadline
 
 
 def read_time(text: str, what: str, now: datetime) -> datetime:

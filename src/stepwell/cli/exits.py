@@ -23,6 +23,7 @@ _FAILURES = frozenset(
         "schema_too_new",
         "schema_too_old",
         "signal_not_delivered",
+        "store_forbidden",
         "store_unavailable",
     }
 )
@@ -35,6 +36,15 @@ class Failure(NamedTuple):
     code: str
     message: str
     details: dict[str, Any]
+
+
+class StoppedWaiting(Exception):
+    """Nobody waits any more for a run, which itself goes on."""
+
+    def __init__(self, run_id: str, why: TimeoutError | KeyboardInterrupt) -> None:
+        super().__init__(str(why) or f"Interrupted; run {run_id} goes on by itself.")
+        self.run_id = run_id
+        self.timed_out = isinstance(why, TimeoutError)
 
 
 class Commands(click.Group):
@@ -54,6 +64,11 @@ class Commands(click.Group):
         try:
             code = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
         except click.UsageError as error:
+            # A parameter that is missing is click's kind of bad one, but there is no value to mend.
+            if isinstance(error, click.BadParameter) and not isinstance(
+                error, click.MissingParameter
+            ):
+                _say(Failure(INPUT_ERROR, "invalid_input", error.format_message(), {}), as_json)
             if not as_json:
                 error.show()
                 sys.exit(USAGE_ERROR)
@@ -73,6 +88,9 @@ def failure_of(error: Exception) -> Failure:
     if isinstance(error, StepwellError):
         exit_code = FAILURE if error.code in _FAILURES else INPUT_ERROR
         return Failure(exit_code, error.code, error.message, error.details)
+    if isinstance(error, StoppedWaiting):
+        exit_code, code = (FAILURE, "timeout") if error.timed_out else (INTERRUPTED, "interrupted")
+        return Failure(exit_code, code, str(error), {"run_id": error.run_id})
     if isinstance(error, TimeoutError):
         return Failure(FAILURE, "timeout", str(error), {})
     if isinstance(error, OSError):

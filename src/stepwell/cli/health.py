@@ -41,8 +41,15 @@ class Health(msgspec.Struct):
             if self.last_heartbeat_seconds is None
             else f"last heartbeat {span(self.last_heartbeat_seconds)} ago"
         )
-        warned = [f"Warning: {warning.message}" for warning in self.warnings]
-        return [f"{count(self.alive, 'worker')} alive, {beat}.", *warned, ""]
+        return [f"{count(self.alive, 'worker')} alive, {beat}.", *self.warned(), ""]
+
+    def warned(self, *codes: str) -> list[str]:
+        """The warnings as lines, or only those with these codes."""
+        return [
+            f"Warning: {warning.message}"
+            for warning in self.warnings
+            if not codes or warning.code in codes
+        ]
 
 
 async def health_of(stepwell: Stepwell, workers: list[WorkerInfo]) -> Health:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import datetime
 from typing import Any
-from urllib.parse import urlsplit
 
 import click
 import msgspec
@@ -66,9 +65,3 @@ def took(started_at: datetime | None, ended_at: datetime | None) -> str:
 def count(number: int, noun: str) -> str:
     """`1 worker`, `2 workers`."""
     return f"{number} {noun}" if number == 1 else f"{number} {noun}s"
-
-
-def without_password(url: str) -> str:
-    """A store's URL as it may be shown."""
-    password = urlsplit(url).password
-    return url.replace(f":{password}@", ":***@", 1) if password else url

@@ -17,12 +17,14 @@ from stepwell.cli.arguments import (
     run_id,
     waiting,
 )
+from stepwell.cli.exits import StoppedWaiting
 from stepwell.cli.health import Health, health_of
 from stepwell.cli.output import compact, emit
 from stepwell.cli.runtext import list_lines, show_lines
 from stepwell.cli.session import connected
 from stepwell.errors import SignalNotDelivered
 from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.durations import seconds
 from stepwell.kernel.run import Explanation, Page, Run, Step
 from stepwell.kernel.states import TRANSITIONS
 
@@ -31,8 +33,9 @@ if TYPE_CHECKING:
 
 
 @click.group(invoke_without_command=True)
+@common
 @click.pass_context
-def runs(context: click.Context) -> None:
+def runs(context: click.Context, store: str | None, as_json: bool) -> None:
     """Start runs, look at them, and act on them; by itself, the same as `runs list`.
 
     \b
@@ -42,7 +45,10 @@ def runs(context: click.Context) -> None:
       stepwell runs show RUN
     """
     if context.invoked_subcommand is None:
-        context.invoke(list_)
+        context.invoke(list_, store=store, as_json=as_json)
+    else:  # `runs --json list` is `runs list --json`
+        given = {"store": store, "as_json": as_json}
+        context.default_map = {context.invoked_subcommand: given}
 
 
 # -- looking -----------------------------------------------------------------------------
@@ -163,7 +169,9 @@ def explain(run_id: str, store: str | None, as_json: bool) -> None:
 @click.option("--priority", type=int, default=0, show_default=True, help="Higher goes first.")
 @click.option("--concurrency-key", metavar="KEY", help="Runs with the same key take turns.")
 @click.option(
-    "--concurrency-limit", type=int, default=1, show_default=True, help="So many at a time."
+    "--concurrency-limit",
+    type=int,
+    help="With --concurrency-key: so many at a time, 1 unless said.",
 )
 @click.option("--retention", metavar="DURATION", help="Keep the run this long after its end.")
 @click.option("--ttl", metavar="DURATION", help="Time out if still pending after this.")
@@ -239,18 +247,28 @@ def _begin(begin: Any, wait: bool, timeout: str | None, store: str | None, as_js
     """Start a run and print its id; with --wait, print its output once there is one."""
     if timeout is not None and not wait:
         raise click.UsageError("--timeout belongs to --wait.")
+    limit = None if timeout is None else seconds(read_duration(timeout), "--timeout")
+    waited_for: list[str] = []
 
     async def work(stepwell: Stepwell) -> dict[str, Any]:
         handle: RunHandle = await begin(stepwell)
         started = {"id": handle.id, "created": handle.created}
         if not wait:
             return started
+        waited_for.append(handle.id)
         if not as_json:
             click.echo(f"Run {handle.id} …", err=True)
-        limit = None if timeout is None else read_duration(timeout)
+        health = await health_of(stepwell, await stepwell.workers())
+        for line in health.warned("no_worker"):
+            click.echo(line, err=True)
         return {**started, "output": await handle.result(limit)}
 
-    done = connected(store, work)
+    try:
+        done = connected(store, work)
+    except (TimeoutError, KeyboardInterrupt) as error:
+        if not waited_for:
+            raise
+        raise StoppedWaiting(waited_for[0], error) from error
     if as_json:
         emit(done)
     else:

@@ -9,8 +9,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 import click
 
-from stepwell.catalog import sqlite_path
-from stepwell.errors import StoreUrlInvalid
+from stepwell.catalog import check_url, is_sqlite, sqlite_path
 from stepwell.settings import Settings
 
 if TYPE_CHECKING:
@@ -23,9 +22,9 @@ WORKSPACE = "default"
 
 def store_url(option: str | None) -> str:
     """The store that --store, the environment or the default names."""
-    if option is not None and not option.strip():
-        raise StoreUrlInvalid("--store is empty. Use sqlite:///file.db or postgresql://….")
-    return option if option is not None else Settings.read().store
+    if option is not None:
+        return check_url(option, "--store")
+    return check_url(Settings.read().store, "STEPWELL_STORE")
 
 
 def stepwell_at(option: str | None, workflows: list[Workflow] | None = None) -> Stepwell:
@@ -39,7 +38,7 @@ def connected(option: str | None, work: Callable[[Stepwell], Awaitable[T]]) -> T
     """What `work` returns when given a Stepwell that is open for as long as it takes."""
 
     url = store_url(option)
-    if url.startswith("sqlite:") and not Path(path := sqlite_path(url)).exists():
+    if is_sqlite(url) and not Path(path := sqlite_path(url)).exists():
         # Not refused: an empty store is a fair answer. But it may be a misspelt one.
         click.echo(f"There was no store {path}; an empty one is made.", err=True)
 

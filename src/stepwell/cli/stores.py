@@ -4,16 +4,16 @@ from __future__ import annotations
 
 import asyncio
 from importlib import import_module
-from urllib.parse import urlsplit
 
 import click
 
-from stepwell.catalog import sqlite_path, store_for
+from stepwell.catalog import check_url, is_sqlite, postgres, sqlite_path, store_for
 from stepwell.cli.arguments import as_json, common
-from stepwell.cli.output import emit, without_password
+from stepwell.cli.output import emit
 from stepwell.cli.session import store_url
-from stepwell.errors import ForkRefused, StoreUrlInvalid
+from stepwell.errors import ForkRefused
 from stepwell.kernel.clock import SystemClock
+from stepwell.kernel.urls import shown_url
 
 
 @click.command()
@@ -39,7 +39,7 @@ def migrate(store: str | None, as_json: bool) -> None:
 
     applied = asyncio.run(work())
     if as_json:
-        emit({"store": without_password(url), "applied": applied})
+        emit({"store": shown_url(url), "applied": applied})
     elif applied:
         click.echo("\n".join(f"Applied {name}." for name in applied))
     else:
@@ -65,32 +65,17 @@ def fork_store(source: str, destination: str, as_json: bool) -> None:
       stepwell fork-store sqlite:///.stepwell/stepwell.db sqlite:///copy.db
       stepwell fork-store postgresql://host/live postgresql://host/copy
     """
-    kind = _scheme(source)
-    if kind != _scheme(destination):
+    small = is_sqlite(check_url(source, "SRC"))
+    if small != is_sqlite(check_url(destination, "DST")):
         raise ForkRefused("SRC and DST must be stores of the same kind, SQLite or PostgreSQL.")
-    if kind == "sqlite":
+    if small:
         copy = import_module("stepwell.stores.sqlite.fork").fork
         copy(sqlite_path(source), sqlite_path(destination))
     else:
-        try:
-            fork = import_module("stepwell.stores.postgres.fork").fork
-        except ImportError as error:
-            raise StoreUrlInvalid(
-                "PostgreSQL needs the extra `postgres`: pip install 'stepwell[postgres]'."
-            ) from error
+        fork = postgres("stepwell.stores.postgres.fork").fork
         asyncio.run(fork(source, destination))
-    said = {"source": without_password(source), "destination": without_password(destination)}
+    said = {"source": shown_url(source), "destination": shown_url(destination)}
     if as_json:
         emit(said)
     else:
         click.echo(f"Copied {said['source']} to {said['destination']}.")
-
-
-def _scheme(url: str) -> str:
-    scheme = urlsplit(url).scheme
-    if scheme not in ("sqlite", "postgresql", "postgres"):
-        raise StoreUrlInvalid(
-            f"{without_password(url)!r} is not a store. "
-            "Use sqlite:///file.db or postgresql://user@host/database."
-        )
-    return scheme.replace("postgresql", "postgres")

@@ -14,7 +14,7 @@ import click
 
 from stepwell.cli.arguments import common, read_duration
 from stepwell.cli.health import Health, health_of
-from stepwell.cli.output import emit, moment, table, without_password
+from stepwell.cli.output import emit, moment, table
 from stepwell.cli.session import connected, stepwell_at, store_url
 from stepwell.cli.supervisor import Document, Supervisor, Tie, catch_signals
 from stepwell.cli.targets import load_workflows
@@ -23,6 +23,7 @@ from stepwell.kernel.durations import seconds
 from stepwell.kernel.names import check_count
 from stepwell.kernel.programs import shown_program
 from stepwell.kernel.run import WorkerInfo
+from stepwell.kernel.urls import shown_url
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -79,7 +80,7 @@ def worker(
 
     def ready(found: list[Document]) -> None:
         definitions = [{"name": each.name, "version": each.version} for each in workflows]
-        where = without_password(store_url(store))
+        where = shown_url(store_url(store))
         if as_json:
             emit({"store": where, "definitions": definitions, "workers": found})
             return
@@ -170,7 +171,7 @@ def workers(store: str | None, as_json: bool) -> None:
 
     health, found = connected(store, work)
     if as_json:
-        emit({"health": health, "workers": found})
+        emit({"health": health, "items": found})
         return
     heads = ("worker", "host", "process", "alive", "runs at a time", "heartbeat", "definitions")
     rows = [

@@ -8,8 +8,11 @@ from typing import Any
 import msgspec
 
 from stepwell.errors import InputTooLarge, NotSerialisable, ResultNotSerialisable, ResultTooLarge
+from stepwell.kernel.names import show
 
 MAX_RESULT_BYTES = 1024 * 1024
+# How much is said of the path to a part that cannot be written.
+MAX_PATH = 200
 
 
 def _hook(value: Any) -> Any:
@@ -46,7 +49,9 @@ def encode(value: Any, what: str, limit: int = MAX_RESULT_BYTES) -> str:
     try:
         data = _to_json(value)
     except Exception as error:
-        raise NotSerialisable(f"{what} cannot be written as JSON: {describe(error)}.") from error
+        raise NotSerialisable(
+            f"{what} cannot be written as JSON{_where(value, error)}: {describe(error)}."
+        ) from error
     if len(data) > limit:
         raise InputTooLarge(
             f"{what} has {len(data):,} bytes of JSON; the store accepts {limit:,}. "
@@ -61,7 +66,7 @@ def encode_result(value: Any, limit: int) -> str:
         data = _to_json(value)
     except Exception as error:
         raise ResultNotSerialisable(
-            f"The result cannot be written as JSON: {describe(error)}. "
+            f"The result cannot be written as JSON{_where(value, error)}: {describe(error)}. "
             "Return plain data, dataclasses, or Pydantic or msgspec models."
         ) from error
     if len(data) > limit:
@@ -70,6 +75,32 @@ def encode_result(value: Any, limit: int) -> str:
             "Keep large data elsewhere and return where it is."
         )
     return data.decode()
+
+
+def _where(value: Any, error: Exception) -> str:
+    """Where in plain nested data the part is that cannot be written: ` at ["user"][2]`."""
+    path = ""
+    while len(path) < MAX_PATH and not isinstance(error, RecursionError):
+        inner = dict.items(value) if isinstance(value, dict) else enumerate(_listed(value))
+        for key, each in inner:
+            if not _is_writable(each):
+                path, value = f"{path}[{show(key)}]", each
+                break
+        else:
+            break
+    return f" at {path}" if path else ""
+
+
+def _listed(value: Any) -> list[Any] | tuple[Any, ...]:
+    return value if isinstance(value, list | tuple) else ()
+
+
+def _is_writable(value: Any) -> bool:
+    try:
+        _to_json(value)
+    except Exception:
+        return False
+    return True
 
 
 def describe(error: BaseException) -> str:

@@ -4,24 +4,37 @@ from __future__ import annotations
 
 import base64
 import binascii
+import hashlib
+from typing import Any
+
+import msgspec
 
 from stepwell.errors import InvalidCursor
 from stepwell.kernel.ids import is_id
 from stepwell.kernel.names import show
 
-
-def write_cursor(run_id: str) -> str:
-    """The cursor for what comes after this run."""
-    return base64.urlsafe_b64encode(run_id.encode()).decode().rstrip("=")
+DIGEST_LENGTH = 8
 
 
-def read_cursor(cursor: str) -> str:
-    """The run a cursor was made from."""
+def digest_of(question: Any) -> str:
+    """A short text that differs for lists that ask for something else."""
+    text = msgspec.json.encode(question, order="sorted")
+    return hashlib.sha256(text).hexdigest()[:DIGEST_LENGTH]
+
+
+def write_cursor(run_id: str, digest: str) -> str:
+    """The cursor for what comes after this run, in the list with this digest."""
+    return base64.urlsafe_b64encode(f"{run_id}{digest}".encode()).decode().rstrip("=")
+
+
+def read_cursor(cursor: str, digest: str) -> str:
+    """The run a cursor was made from, by the list with this digest."""
     try:
-        run_id = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
+        text = base64.urlsafe_b64decode(cursor + "=" * (-len(cursor) % 4)).decode("ascii")
     except (ValueError, binascii.Error, TypeError, AttributeError) as error:
         raise _invalid(cursor) from error
-    if not is_id(run_id) or write_cursor(run_id) != cursor:
+    run_id = text[:-DIGEST_LENGTH]
+    if not is_id(run_id) or write_cursor(run_id, digest) != cursor:
         raise _invalid(cursor)
     return run_id
 

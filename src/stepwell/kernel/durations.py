@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from datetime import timedelta
+from datetime import datetime, timedelta
 
 from stepwell.errors import InvalidDuration
 from stepwell.kernel.names import show
@@ -37,6 +37,20 @@ def seconds(value: Duration, what: str = "duration") -> float:
             f"{what}: {show(value)} must lie between 0 and 1000 years.", value=value
         )
     return result
+
+
+def check_deadline(value: Duration | datetime, what: str = "deadline") -> None:
+    """Refuse what is neither a duration nor a time."""
+    if isinstance(value, datetime):
+        return
+    try:
+        seconds(value, what)
+    except InvalidDuration as error:
+        raise InvalidDuration(
+            f"{error.message} A deadline may also be a time: a datetime in Python, "
+            "2026-01-31T12:00:00Z on the command line.",
+            value=value,
+        ) from None
 
 
 def _parse(text: str, what: str) -> float:

@@ -24,6 +24,11 @@ class Workflow:
     ) -> None:  # fmt: skip
         if not callable(function):
             raise InvalidInput(f"@workflow decorates functions, not {function!r}.")
+        if _yields(function):
+            raise InvalidInput(
+                f"{function!r} cannot be a workflow: it has `yield` and so returns a generator, "
+                "which cannot be recorded. Let it return its output instead."
+            )
         try:
             inspect.signature(function).bind(None, None)
         except TypeError as error:
@@ -79,6 +84,13 @@ class Workflow:
         return f"<workflow {self.name} version {self.version}>"
 
 
+def _yields(function: Callable[..., Any]) -> bool:
+    return any(
+        inspect.isgeneratorfunction(each) or inspect.isasyncgenfunction(each)
+        for each in (function, getattr(function, "__call__", None))  # noqa: B004
+    )
+
+
 @overload
 def workflow(function: Callable[..., Any], /) -> Workflow: ...
 
@@ -108,7 +120,7 @@ def workflow(
     deadline: Duration | None = None,
     retry: Retry | None = None,
 ) -> Any:
-    """Make a function `(ctx, input)`, async or plain, a workflow.
+    """Make a function `(ctx, input)`, async or plain, a workflow, to be started by its `name`.
 
     `name` is the function's unless said. Of several versions, new runs take the highest. At most
     `max_concurrent_runs` are active at once, parked ones included. `retention` and `deadline` are

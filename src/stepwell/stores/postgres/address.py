@@ -6,11 +6,12 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
-from urllib.parse import parse_qsl, urlencode, urlsplit
+from urllib.parse import parse_qsl, urlencode
 
 import asyncpg
 
 from stepwell.errors import StepwellError, StoreUnavailable, StoreUrlInvalid
+from stepwell.kernel.urls import split_url
 
 T = TypeVar("T")
 log = logging.getLogger("stepwell.postgres")
@@ -47,7 +48,7 @@ class Address:
     """A store's URL, taken apart as far as Stepwell itself needs it."""
 
     def __init__(self, url: str) -> None:
-        parts = urlsplit(url)
+        parts = split_url(url)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
         try:
             # Behind a pooler that switches connections between transactions this has to be 0.
@@ -58,7 +59,8 @@ class Address:
         # What may be shown of it: never the user information, which holds the password.
         hosts = parts.netloc.rpartition("@")[2] or query.get("host") or "the default host"
         port = f":{query['port']}" if "port" in query else ""
-        database = parts.path.removeprefix("/") or query.get("dbname") or "the default database"
+        name = parts.path.removeprefix("/") or query.get("dbname") or query.get("database")
+        database = f"the database {name}" if name else "the default database"
         self.shown = f"{database} on {hosts}{port}"
 
     async def connect(self, **settings: str) -> asyncpg.Connection:
@@ -80,17 +82,17 @@ class Address:
             return await _durable(db)
         except _REFUSED as error:
             raise Refused(
-                f"PostgreSQL refuses to open the database {self.shown}: {error}. Check user, "
+                f"PostgreSQL refuses to open {self.shown}: {error}. Check user, "
                 "password and database in the store's URL."
             ) from error
         except PASSING as error:
             raise StoreUnavailable(
-                f"PostgreSQL cannot be reached: database {self.shown}: {_text(error)}. "
+                f"PostgreSQL cannot be reached ({self.shown}): {_text(error)}. "
                 "Check that the server runs and that the store's URL has the right host and port."
             ) from error
         except (ValueError, asyncpg.PostgresError, asyncpg.InterfaceError) as error:
             raise StoreUrlInvalid(
-                f"The store's URL for the database {self.shown} cannot be used: {error}."
+                f"The store's URL cannot be used ({self.shown}): {error}."
             ) from error
 
 

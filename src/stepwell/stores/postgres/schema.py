@@ -8,7 +8,7 @@ from importlib import resources
 import asyncpg
 
 from stepwell.errors import SchemaTooOld, StoreForbidden
-from stepwell.stores.migrations import migrations, pending
+from stepwell.stores.migrations import Migration, migrations, pending
 
 log = logging.getLogger("stepwell.postgres")
 
@@ -18,19 +18,10 @@ _HOW = "Run `stepwell migrate` as the owner of the database."
 
 async def check(db: asyncpg.Connection, shown: str) -> bool:
     """Whether the store has its tables; raises when they are not the ones this code knows."""
-    try:
-        applied = await _applied(db)
-    except asyncpg.InsufficientPrivilegeError as error:
-        raise StoreForbidden(
-            f"This role may not use the schema `stepwell` of the database {shown}. Grant it "
-            "the role stepwell_worker, and run `stepwell migrate` as the owner of the database."
-        ) from error
+    applied = await _applied(db, shown)
     waiting = pending(migrations("postgres"), applied)
     if waiting and applied:
-        raise SchemaTooOld(
-            f"The database {shown} lacks {len(waiting)} migration(s), the first "
-            f"{waiting[0].name}. {_HOW}"
-        )
+        raise SchemaTooOld(f"{_lacking(waiting, shown)}. {_HOW}")
     return bool(applied)
 
 
@@ -47,7 +38,7 @@ async def migrate(db: asyncpg.Connection, shown: str) -> list[str]:
                 """CREATE TABLE IF NOT EXISTS stepwell.migrations (
                        number integer PRIMARY KEY, name text NOT NULL)"""
             )
-            waiting = pending(migrations("postgres"), await _applied(db))
+            waiting = pending(migrations("postgres"), await _applied(db, shown))
             for migration in waiting:
                 await db.execute(migration.sql)
                 await db.execute(
@@ -63,13 +54,25 @@ async def migrate(db: asyncpg.Connection, shown: str) -> list[str]:
                     "run `stepwell migrate` again."
                 )
     except asyncpg.InsufficientPrivilegeError as error:
-        raise SchemaTooOld(
-            f"The database {shown} has to be migrated, and this role may not do that. {_HOW}"
-        ) from error
+        waiting = pending(migrations("postgres"), await _applied(db, shown))
+        if waiting:
+            raise StoreForbidden(
+                f"{_lacking(waiting, shown)}, and this role may not apply them. {_HOW}"
+            ) from error
     return [migration.name for migration in waiting]
 
 
-async def _applied(db: asyncpg.Connection) -> set[int]:
-    if await db.fetchval("SELECT to_regclass('stepwell.migrations')") is None:
-        return set()
-    return {row[0] for row in await db.fetch("SELECT number FROM stepwell.migrations")}
+def _lacking(waiting: list[Migration], shown: str) -> str:
+    return f"Migrations are missing in {shown}: {len(waiting)}, the first {waiting[0].name}"
+
+
+async def _applied(db: asyncpg.Connection, shown: str) -> set[int]:
+    try:
+        if await db.fetchval("SELECT to_regclass('stepwell.migrations')") is None:
+            return set()
+        return {row[0] for row in await db.fetch("SELECT number FROM stepwell.migrations")}
+    except asyncpg.InsufficientPrivilegeError as error:
+        raise StoreForbidden(
+            f"This role may not use the schema `stepwell` of {shown}. Grant it the role "
+            "stepwell_worker, and run `stepwell migrate` as the owner of the database."
+        ) from error
