@@ -29,10 +29,12 @@ async def run_some(stepwell: Any, count: int) -> None:
         await asyncio.gather(*(run.result() for run in runs))
 
 
+@pytest.mark.parametrize(("batch", "rows"), [(3, 1000), (1000, 1)])
 async def test_a_worker_prunes_by_itself_batch_after_batch(
-    world: World, clock: Any, monkeypatch: pytest.MonkeyPatch
+    world: World, clock: Any, monkeypatch: pytest.MonkeyPatch, batch: int, rows: int
 ) -> None:
-    monkeypatch.setattr("stepwell.engine.pruner.BATCH", 3)
+    monkeypatch.setattr("stepwell.engine.pruner.BATCH", batch)
+    monkeypatch.setattr("stepwell.engine.pruner.ROWS", rows)
     async with world([quick]) as sw:
         await run_some(sw, 10)
         async with sw.worker(lease="1h"):
@@ -45,6 +47,19 @@ async def test_a_worker_prunes_by_itself_batch_after_batch(
             while len(left := (await sw.list_runs()).items) > 1:
                 await asyncio.sleep(0.001)
             assert [run.id for run in left] == [kept.id]
+
+
+@pytest.mark.parametrize(("batch", "rows"), [(3, 1000), (1000, 1)])
+async def test_pruning_goes_on_until_nothing_is_left(
+    world: World, clock: Any, monkeypatch: pytest.MonkeyPatch, batch: int, rows: int
+) -> None:
+    monkeypatch.setattr("stepwell.engine.pruner.BATCH", batch)
+    monkeypatch.setattr("stepwell.engine.pruner.ROWS", rows)
+    async with world([quick]) as sw:
+        await run_some(sw, 10)
+        clock.advance("2s")
+        assert await sw.prune() == 10
+        assert (await sw.list_runs()).items == []
 
 
 async def test_one_worker_at_a_time_prunes(

@@ -5,8 +5,8 @@ from __future__ import annotations
 import random
 import re
 
-from stepwell.kernel.clock import SECOND
-from stepwell.kernel.ids import Ids
+from stepwell.kernel.clock import LAST, SECOND
+from stepwell.kernel.ids import Ids, lowest_id
 from stepwell.testing.clock import FakeClock
 
 MILLISECOND = SECOND // 1000
@@ -70,6 +70,16 @@ def test_counting_up_may_run_into_the_next_millisecond() -> None:
         clock.set(1000 * SECOND + later * MILLISECOND)
         made.append(ids.new())
     assert made == sorted(set(made))
+
+
+def test_no_id_is_lower_than_the_lowest_of_its_time() -> None:
+    clock = WanderingClock(0)
+    ids = Ids(clock)
+    for now in (0, 1, 999, 1000, 1001, 1000 * SECOND, 999 * SECOND, LAST):
+        clock.set(now)
+        assert ids.new() >= lowest_id(now)
+        assert lowest_id(now - MILLISECOND) <= lowest_id(now) < lowest_id(now + MILLISECOND)
+    assert Ids(FakeClock(10 * SECOND - 1)).new() < lowest_id(10 * SECOND)
 
 
 def test_a_seed_makes_the_same_ids_again(clock: FakeClock) -> None:

@@ -6,15 +6,16 @@ from typing import Any
 
 from stepwell.kernel.changes import SendSignal
 from stepwell.kernel.codec import encode
-from stepwell.kernel.signals import hand_out
+from stepwell.kernel.signals import Awaiting, hand_out
 
 
 def _signal(id: str, payload: Any = None, run_id: str = "run", type: str = "go") -> SendSignal:
     return SendSignal(id, "default", run_id, type, encode(payload, "The payload"), created_at=0)
 
 
-def _wait(key: str, match: Any = None, run_id: str = "run", event: str = "go") -> tuple[Any, ...]:
-    return (run_id, event, key, None if match is None else encode(match, "The match"))
+def _wait(key: str, match: Any = None, run_id: str = "run", event: str = "go") -> Awaiting:
+    encoded = None if match is None else encode(match, "The match")
+    return Awaiting(run_id, event, key, encoded, created_at=0)
 
 
 def test_signals_go_to_waits_in_order() -> None:

@@ -10,7 +10,10 @@ from stepwell.store import Store
 log = logging.getLogger("stepwell.pruner")
 
 INTERVAL_SECONDS = 300.0
+# What is deleted at a time: so many runs or events, and of runs so many rows. Heartbeats wait
+# for it on SQLite, so it must not take long.
 BATCH = 500
+ROWS = 5_000
 # How far back a `lookback` can reach, and how long `once` remembers.
 EVENTS_SECONDS = 7 * 86_400
 
@@ -18,7 +21,7 @@ EVENTS_SECONDS = 7 * 86_400
 async def prune_once(store: Store) -> int:
     """Delete everything that is due for deletion now; how many runs there were."""
     now, total = store.clock.now(), 0
-    while deleted := await store.prune(now, BATCH):
+    while deleted := await store.prune(now, BATCH, ROWS):
         total += deleted
     while await _prune_events(store, now):
         pass
@@ -33,7 +36,7 @@ async def prune_now_and_then(store: Store, worker_id: str) -> None:
         try:
             # The duty is taken anew for each batch: a long pass must not outlast it.
             while left and await store.take_duty("prune", worker_id, INTERVAL_SECONDS):
-                left = bool(await store.prune(now, BATCH) or await _prune_events(store, now))
+                left = bool(await store.prune(now, BATCH, ROWS) or await _prune_events(store, now))
         except Exception as error:
             log.warning("Pruning failed and is tried again later: %r", error)
 

@@ -15,6 +15,15 @@ def is_id(text: str) -> bool:
     return _ID.fullmatch(text) is not None
 
 
+def lowest_id(at: int) -> str:
+    """An id below all that are made at this time or later: they never run behind their clock."""
+    return _text(max(0, at // 1000) << 80)
+
+
+def _text(value: int) -> str:
+    return base64.b32hexencode(value.to_bytes(16, "big"))[:26].decode().lower()
+
+
 class Ids:
     """Makes ids: 48 bits of milliseconds, then 80 random bits, counted up within a millisecond."""
 
@@ -30,7 +39,7 @@ class Ids:
         else:
             value |= self._rng.getrandbits(80)
         self._last = value
-        return base64.b32hexencode(value.to_bytes(16, "big"))[:26].decode().lower()
+        return _text(value)
 
     def fraction(self) -> float:
         """A random number in [0, 1), for jitter."""

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
+from asyncpg.transaction import Transaction
 
 from stepwell.kernel.codec import decode
 from stepwell.kernel.explaining import RunFacts, WaitFact
@@ -33,6 +34,11 @@ _BODIES = """(SELECT body FROM payloads WHERE run_id = r.id AND kind = 'input'),
              (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
              (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')"""
 _RUN = f"SELECT {', '.join('r.' + column for column in RUN_COLUMNS)}, {_BODIES}"
+
+
+def _snapshot(db: asyncpg.Connection) -> Transaction:
+    """A transaction in which all statements see the same state of the database."""
+    return db.transaction(isolation="repeatable_read", readonly=True)
 
 
 async def get_runs(
@@ -89,6 +95,7 @@ async def _page(
         ("r.status = ANY(${})", where.status),
         ("r.definition = ${}", where.definition),
         ("r.created_at >= ${}", where.since),
+        ("r.id >= ${}", where.since_id),
         ("r.created_at < ${}", where.until),
         ("r.id < ${}", before_id),
     ):
@@ -127,22 +134,24 @@ async def unclaimed(
 
 
 async def steps(db: asyncpg.Connection, run_id: str) -> list[Step]:
-    failed = await db.fetch(
-        """SELECT key, number, error, started_at, failed_at FROM attempts
-           WHERE run_id = $1 ORDER BY key, number""",
-        run_id,
-    )
-    failures = attempts_by_key(map(tuple, failed))
-    recorded = await db.fetch(
-        """SELECT seq, key, kind, status, attempts, output, error, started_at, completed_at
-           FROM steps WHERE run_id = $1 AND kind <> 'now'""",
-        run_id,
-    )
-    waits = await db.fetch(
-        """SELECT w.seq, w.key, w.kind, w.created_at, w.ended_at FROM waits w WHERE w.run_id = $1
-            AND NOT EXISTS (SELECT FROM steps s WHERE s.run_id = w.run_id AND s.key = w.key)""",
-        run_id,
-    )
+    async with _snapshot(db):
+        failed = await db.fetch(
+            """SELECT key, number, error, started_at, failed_at FROM attempts
+               WHERE run_id = $1 ORDER BY key, number""",
+            run_id,
+        )
+        failures = attempts_by_key(map(tuple, failed))
+        recorded = await db.fetch(
+            """SELECT seq, key, kind, status, attempts, output, error, started_at, completed_at
+               FROM steps WHERE run_id = $1 AND kind <> 'now'""",
+            run_id,
+        )
+        waits = await db.fetch(
+            """SELECT w.seq, w.key, w.kind, w.created_at, w.ended_at FROM waits w
+               WHERE w.run_id = $1 AND NOT EXISTS (
+                   SELECT FROM steps s WHERE s.run_id = w.run_id AND s.key = w.key)""",
+            run_id,
+        )
     found = [(row[0], step_from_row(row[1:], failures)) for row in recorded]
     found += [(row[0], step_from_wait(row[1:])) for row in waits]
     return [step for _, step in sorted(found, key=lambda pair: pair[0])]
@@ -182,32 +191,34 @@ async def definitions(db: asyncpg.Connection, workspace_id: str) -> list[str]:
 async def facts(
     db: asyncpg.Connection, workspace_id: str, run_id: str, now: int
 ) -> RunFacts | None:
-    row = await db.fetchrow(
-        f"""SELECT r.id, r.definition, r.version, r.program, r.status, r.due_at, r.owner,
-                  r.blocked_on, l.capacity,
-                  (SELECT array_agg(slot) FROM (
-                      SELECT DISTINCT slot FROM limits WHERE limit_key = r.blocked_on
-                         AND admitted AND capacity IS NOT NULL ORDER BY slot LIMIT 20) s),
-                  (SELECT count(*) FROM runs q WHERE q.blocked_on = r.blocked_on
-                      AND (q.priority > r.priority OR q.priority = r.priority AND q.id < r.id)),
-                  (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error'), {TAKEN}
-           FROM runs r CROSS JOIN LATERAL (SELECT r.blocked_on AS key) k
-           LEFT JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
-           WHERE r.id = $1 AND r.workspace_id = $2""",
-        run_id,
-        workspace_id,
-    )
-    if row is None:
-        return None
-    running = await db.fetch(
-        "SELECT key FROM steps WHERE run_id = $1 AND status = 'running' ORDER BY seq LIMIT 10",
-        run_id,
-    )
-    waits = await db.fetch(
-        """SELECT key, kind, due_at, event, match, child_run_id FROM waits
-           WHERE run_id = $1 AND ended_at IS NULL ORDER BY seq LIMIT 100""",
-        run_id,
-    )
+    async with _snapshot(db):
+        row = await db.fetchrow(
+            f"""SELECT r.id, r.definition, r.version, r.program, r.status, r.due_at, r.owner,
+                      r.blocked_on, l.capacity,
+                      (SELECT array_agg(slot) FROM (
+                          SELECT DISTINCT slot FROM limits WHERE limit_key = r.blocked_on
+                             AND admitted AND capacity IS NOT NULL ORDER BY slot LIMIT 20) s),
+                      (SELECT count(*) FROM runs q WHERE q.blocked_on = r.blocked_on
+                          AND (q.priority > r.priority OR q.priority = r.priority AND q.id < r.id)),
+                      (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error'), {TAKEN}
+               FROM runs r CROSS JOIN LATERAL (SELECT r.blocked_on AS key) k
+               LEFT JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
+               WHERE r.id = $1 AND r.workspace_id = $2""",
+            run_id,
+            workspace_id,
+        )
+        if row is None:
+            return None
+        running = await db.fetch(
+            "SELECT key FROM steps WHERE run_id = $1 AND status = 'running' ORDER BY seq LIMIT 10",
+            run_id,
+        )
+        waits = await db.fetch(
+            """SELECT key, kind, due_at, event, match, child_run_id FROM waits
+               WHERE run_id = $1 AND ended_at IS NULL ORDER BY seq LIMIT 100""",
+            run_id,
+        )
+        found = await workers(db, workspace_id, now)
     return RunFacts(
         run_id=row[0],
         definition=row[1],
@@ -226,6 +237,6 @@ async def facts(
         waits=[
             WaitFact(w[0], w[1], w[2], w[3], decode(w[4]) if w[4] else None, w[5]) for w in waits
         ],
-        workers=await workers(db, workspace_id, now),
+        workers=found,
         error=read_error(row[11]),
     )

@@ -9,8 +9,8 @@ import asyncpg
 
 from stepwell.kernel.changes import FENCED, Committed, LogAttempt, RecordStep
 from stepwell.kernel.states import OPEN, quoted
+from stepwell.stores.postgres.buffered import give_back
 from stepwell.stores.postgres.columns import Columns
-from stepwell.stores.postgres.waiting import hand_out_buffered
 
 
 class Entry:
@@ -133,13 +133,7 @@ async def record_steps(
     given_up = [(c.held.run_id, c.key) for _, c in found if gives_up(c)]
     if given_up:
         # What a wait took but never handed on goes back, and to the next one that is open.
-        await db.fetch(
-            """UPDATE events e SET consumed_by = NULL
-               FROM unnest($1::text[], $2::text[]) AS g (run_id, key)
-               WHERE e.run_id = ANY($1) AND e.run_id = g.run_id AND e.consumed_by = g.key""",
-            *zip(*given_up, strict=True),
-        )
-        await hand_out_buffered(db, [run_id for run_id, _ in given_up], done)
+        await give_back(db, given_up, done)
 
 
 def gives_up(change: RecordStep) -> bool:

@@ -18,7 +18,7 @@ from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.limits import definition_limit
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.store import DefinitionRow, Notice, RunFilter, WorkerRow
-from stepwell.stores.postgres import reads, schema, starting
+from stepwell.stores.postgres import pruning, reads, schema, starting
 from stepwell.stores.postgres.address import Address, patiently
 from stepwell.stores.postgres.apply import apply
 from stepwell.stores.postgres.connections import WRITER_SETTINGS, Line, Pool
@@ -26,6 +26,7 @@ from stepwell.stores.postgres.limits import wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock_names
 from stepwell.stores.postgres.lookups import Lookups
 from stepwell.stores.postgres.notices import Notices
+from stepwell.stores.postgres.obstacles import Obstacles
 from stepwell.stores.postgres.sweep import sweep
 
 log = logging.getLogger("stepwell.postgres")
@@ -44,6 +45,7 @@ class PostgresStore:
         self.clock = clock
         self._address = Address(url)
         self._writer = Line(self._address, WRITER_SETTINGS)
+        self._obstacles = Obstacles(self._writer, clock)
         self._turn = asyncio.Lock()
         self._pool = Pool(self._address, POOL_SIZE)
         self._lookups = Lookups(self._pool)
@@ -84,13 +86,15 @@ class PostgresStore:
             now = max((c.now for c in batch if isinstance(c, ClaimRuns) and c.sweep), default=None)
             if now is not None:
                 await self._sweep(now)
+            await self._obstacles.before_batch()
             await self._writer.plan_again(len(batch))
             try:
                 done = await self._writer.run(
                     lambda db: apply(db, batch, expectant=self._expectant)
                 )
             except asyncpg.LockNotAvailableError as error:
-                raise ChangeBlocked(f"PostgreSQL: {error}.") from error
+                held = await self._obstacles.met(batch)
+                raise ChangeBlocked(f"PostgreSQL: {error}.", held) from error
             for outcome in done.outcomes:
                 if isinstance(outcome, Claimed):
                     self._expectant = outcome.more
@@ -220,36 +224,11 @@ class PostgresStore:
         now = self.clock.now()
         return await self._pool.run(lambda db: reads.facts(db, workspace_id, run_id, now))
 
-    async def prune(self, now: int, limit: int) -> int:
-        async def work(db: asyncpg.Connection) -> int:
-            async with db.transaction():
-                rows = await db.fetch(
-                    """SELECT id FROM runs r WHERE prune_at <= $1 AND NOT EXISTS (
-                           SELECT FROM runs p WHERE p.id = r.parent_run_id
-                              AND p.completed_at IS NULL)
-                       ORDER BY prune_at LIMIT $2 FOR UPDATE SKIP LOCKED""",
-                    now,
-                    limit,
-                )
-                old = [row[0] for row in rows]
-                for table in ("payloads", "steps", "attempts", "waits", "limits", "events"):
-                    await db.execute(f"DELETE FROM {table} WHERE run_id = ANY($1)", old)
-                await db.execute("DELETE FROM runs WHERE id = ANY($1)", old)
-            return len(old)
-
-        return await self._pool.run(work)
+    async def prune(self, now: int, limit: int, rows: int) -> int:
+        return await self._pool.run(lambda db: pruning.prune(db, now, limit, rows))
 
     async def prune_events(self, before: int, limit: int) -> int:
-        rows = await self._pool.run(
-            lambda db: db.fetch(
-                """DELETE FROM events WHERE id = ANY(ARRAY(
-                       SELECT id FROM events WHERE run_id IS NULL AND created_at < $1
-                       ORDER BY created_at LIMIT $2)) RETURNING id""",
-                before,
-                limit,
-            )
-        )
-        return len(rows)
+        return await self._pool.run(lambda db: pruning.prune_events(db, before, limit))
 
     async def take_duty(self, name: str, worker_id: str, seconds: float) -> bool:
         now = self.clock.now()

@@ -10,9 +10,11 @@ import asyncpg
 from stepwell.kernel.changes import (
     Committed,
     EmitEvent,
+    Held,
     OpenWait,
     ParkRun,
     ReleaseRun,
+    RestRun,
     ResumeRun,
     SendSignal,
     WatchWaits,
@@ -20,18 +22,18 @@ from stepwell.kernel.changes import (
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.outcomes import child_result
-from stepwell.kernel.signals import Buffered, hand_out
+from stepwell.kernel.signals import Awaiting, hand_out
 from stepwell.kernel.states import ENDED, quoted
-from stepwell.stores.postgres.columns import Columns, pack_texts, texts
+from stepwell.stores.postgres.buffered import awaiting, consume, hand_out_buffered
+from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.ending import Result, end_waits
 
 _WAITS = Columns(
     "run_id text", "key text", "seq integer", "kind text", "due_at bigint", "event text",
     "term text", "match text", "child_run_id text", "created_at bigint",
 )  # fmt: skip
-_PAIRS = Columns("run_id text", "key text")
-_FOR_EVENT = Columns("run_id text", "key text", "event text", "number integer")
-_CONSUMED = Columns("id text", "key text")
+# A run and a wait of its own, with the time to look again at the latest, or with the run's fence.
+_PAIRS = Columns("run_id text", "key text", "number bigint")
 _SIGNALS = Columns(
     "id text", "workspace_id text", "type text", "run_id text", "payload text",
     "created_at bigint", "consumed_by text",
@@ -43,13 +45,13 @@ async def open_waits(
 ) -> None:
     """Register waits, and end at once those whose event, signal or child came before."""
     changes = [change for _, change in found]
-    await db.fetch(
+    rows = await db.fetch(
         f"""INSERT INTO waits (run_id, key, workspace_id, seq, kind, due_at, event, term, match,
                                child_run_id, created_at)
             SELECT g.run_id, g.key, (SELECT workspace_id FROM runs WHERE id = g.run_id), g.seq,
                    g.kind, g.due_at, g.event, coalesce(g.term, ''), g.match, g.child_run_id,
                    g.created_at
-            FROM ({_WAITS.sql}) g ON CONFLICT DO NOTHING""",
+            FROM ({_WAITS.sql}) g ON CONFLICT DO NOTHING RETURNING run_id, key""",
         *_WAITS.pack(
             [
                 (c.held.run_id, c.key, c.seq, c.kind, c.due_at, c.event, c.term or None, c.match,
@@ -58,84 +60,25 @@ async def open_waits(
             ]
         ),
     )  # fmt: skip
-    for_event = [c for c in changes if c.event is not None]
+    for_event = {(c.held.run_id, c.key): c for c in changes if c.event is not None}
     if for_event:
-        served = await _take_signals(db, for_event, done)
-        for index, change in enumerate(for_event):
-            if change.since is not None and index not in served:
-                await _look_back(db, change, done)
+        # A wait that was there already has found what there was to find.
+        new = {(row[0], row[1]) for row in rows}
+        await _find_buffered(db, [c for pair, c in for_event.items() if pair in new], done)
     for_child = [c for c in changes if c.child_run_id is not None]
     if for_child:
         await _find_ended_children(db, for_child, done)
 
 
-async def _take_signals(
-    db: asyncpg.Connection, changes: list[OpenWait], done: Committed
-) -> set[int]:
-    """Hand buffered signals, in order, to the waits they match; which waits were served."""
-    rows = await db.fetch(
-        f"""SELECT g.number, e.id, e.payload FROM ({_FOR_EVENT.sql}) g CROSS JOIN LATERAL (
-               SELECT id, payload FROM events WHERE run_id = g.run_id AND type = g.event
-                  AND consumed_by IS NULL OFFSET 0) e
-           WHERE (SELECT ended_at IS NULL FROM waits WHERE run_id = g.run_id AND key = g.key)
-           ORDER BY g.number, e.id""",
-        *_FOR_EVENT.pack(
-            [(c.held.run_id, c.key, c.event, number) for number, c in enumerate(changes)]
-        ),
+async def _find_buffered(db: asyncpg.Connection, changes: list[OpenWait], done: Committed) -> None:
+    await hand_out_buffered(
+        db,
+        [Awaiting(c.held.run_id, c.event, c.key, c.match, c.created_at) for c in changes],
+        done,
     )
-    served: set[int] = set()
-    results: list[Result] = []
-    consumed: dict[str, str] = {}
-    for index, event_id, payload in rows:
-        if index in served or event_id in consumed:
-            continue
-        change = changes[index]
-        if change.match is None or contains(decode(payload), decode(change.match)):
-            served.add(index)
-            consumed[event_id] = change.key
-            results.append(Result(change.held.run_id, change.key, payload, change.created_at))
-    await _consume(db, consumed)
-    await end_waits(db, results, done)
-    return served
-
-
-async def hand_out_buffered(
-    db: asyncpg.Connection, run_ids: Sequence[str], done: Committed
-) -> None:
-    """Give buffered signals of these runs to the waits that are open already."""
-    rows = await db.fetch(
-        """SELECT id, run_id, type, payload, created_at FROM events
-           WHERE run_id = ANY($1) AND consumed_by IS NULL ORDER BY id""",
-        run_ids,
-    )
-    if not rows:
-        return
-    buffered = [Buffered(*row) for row in rows]
-    taken = hand_out(buffered, await _open_waits(db, run_ids))
-    await _consume(db, taken)
-    results = [
-        Result(s.run_id, taken[s.id], s.payload, s.created_at) for s in buffered if s.id in taken
-    ]
-    await end_waits(db, results, done)
-
-
-async def _open_waits(db: asyncpg.Connection, run_ids: Sequence[str]) -> list[asyncpg.Record]:
-    """Open waits of these runs, in order of call: (run, event, key, match)."""
-    return await db.fetch(
-        f"""SELECT run_id, event, key, match FROM waits
-            WHERE run_id = ANY({texts("$1")}) AND ended_at IS NULL ORDER BY run_id, seq""",
-        pack_texts(run_ids),
-    )
-
-
-async def _consume(db: asyncpg.Connection, consumed: Mapping[str, str]) -> None:
-    if consumed:
-        await db.fetch(
-            f"""WITH given AS MATERIALIZED ({_CONSUMED.sql})
-                UPDATE events e SET consumed_by = g.key FROM given g
-                WHERE e.id = ANY(ARRAY(SELECT id FROM given)) AND e.id = g.id""",
-            *_CONSUMED.pack(consumed.items()),
-        )
+    for change in changes:
+        if change.since is not None:
+            await _look_back(db, change, done)
 
 
 async def _look_back(db: asyncpg.Connection, change: OpenWait, done: Committed) -> None:
@@ -204,7 +147,7 @@ async def send_signals(
             done.outcomes[index] = event_id in sent
     if not changes:
         return
-    waits = await _open_waits(db, list({change.run_id for change in changes}))
+    waits = await awaiting(db, list({change.run_id for change in changes}))
     taken = hand_out(changes, waits)
     rows = await db.fetch(
         f"""INSERT INTO events (id, workspace_id, type, run_id, payload, created_at, consumed_by)
@@ -221,7 +164,7 @@ async def send_signals(
         new = {row[0] for row in rows}
         changes = [change for change in changes if change.id in new]
         taken = hand_out(changes, waits)
-        await _consume(db, taken)
+        await consume(db, taken)
     results = [
         Result(c.run_id, taken[c.id], c.payload, c.created_at) for c in changes if c.id in taken
     ]
@@ -293,14 +236,20 @@ async def _write_events(
     return [change for _, change in found if change.id in new]
 
 
-def _pairs(changes: Sequence[ParkRun | WatchWaits]) -> list[tuple[str, str | None]]:
-    """(run, key) for each awaited wait; a run without any has one pair that finds nothing."""
-    keys = {change.held.run_id: change.keys for change in changes}
-    return [(run_id, key) for run_id, awaited in keys.items() for key in awaited or (None,)]
+def _pairs(
+    changes: Sequence[tuple[Held, list[str], int | None]],
+) -> list[tuple[str, str | None, int | None]]:
+    """(run, key, …) for each awaited wait; a run without any has one that finds nothing."""
+    by_run = {held.run_id: (keys, number) for held, keys, number in changes}
+    return [
+        (run_id, key, number)
+        for run_id, (keys, number) in by_run.items()
+        for key in keys or (None,)
+    ]
 
 
 # When any of the awaited waits has ended the run is due now, else when the first of them is.
-_NEXT_DUE = """(SELECT g.run_id, count(w.ended_at) > 0 AS ended,
+_NEXT_DUE = """(SELECT g.run_id, min(g.number) AS number, count(w.ended_at) > 0 AS ended,
                        CASE WHEN count(w.ended_at) > 0 THEN min(w.created_at)
                             ELSE min(w.due_at) END AS due_at
                 FROM awaited g LEFT JOIN LATERAL (
@@ -314,11 +263,26 @@ async def park_runs(
 ) -> None:
     rows = await db.fetch(
         f"""WITH awaited AS MATERIALIZED ({_PAIRS.sql})
-            UPDATE runs r SET status = 'waiting', owner = NULL, crashes = 0, due_at = p.due_at
+            UPDATE runs r SET status = 'waiting', owner = NULL, crashes = 0,
+                due_at = least(p.due_at, p.number)
             FROM {_NEXT_DUE} p
             WHERE r.id = ANY(ARRAY(SELECT run_id FROM awaited)) AND r.id = p.run_id
             RETURNING p.ended""",
-        *_PAIRS.pack(_pairs([change for _, change in found])),
+        *_PAIRS.pack(_pairs([(c.held, c.keys, c.look_at) for _, c in found])),
+    )
+    _tell_if_ended(rows, done)
+
+
+async def rest_runs(
+    db: asyncpg.Connection, found: list[tuple[int, RestRun]], done: Committed
+) -> None:
+    rows = await db.fetch(
+        f"""WITH awaited AS MATERIALIZED ({_PAIRS.sql})
+            UPDATE runs r SET due_at = p.due_at FROM {_NEXT_DUE} p
+            WHERE r.id = ANY(ARRAY(SELECT run_id FROM awaited)) AND r.id = p.run_id
+              AND r.fence = p.number AND r.status = 'waiting' AND r.owner IS NULL
+            RETURNING p.ended""",
+        *_PAIRS.pack(_pairs([(c.held, c.keys, c.held.fence) for _, c in found])),
     )
     _tell_if_ended(rows, done)
 
@@ -331,7 +295,7 @@ async def watch_waits(
             UPDATE runs r SET due_at = p.due_at FROM {_NEXT_DUE} p
             WHERE r.id = ANY(ARRAY(SELECT run_id FROM awaited)) AND r.id = p.run_id
             RETURNING p.ended""",
-        *_PAIRS.pack(_pairs([change for _, change in found])),
+        *_PAIRS.pack(_pairs([(c.held, c.keys, None) for _, c in found])),
     )
     _tell_if_ended(rows, done)
 

@@ -22,7 +22,7 @@ from stepwell.kernel.views import (
 )
 from stepwell.store import DefinitionRow, RunFilter
 from stepwell.stores.sqlite.ending import slots_taken
-from stepwell.stores.sqlite.rows import all_rows, one, pack, unpack
+from stepwell.stores.sqlite.rows import all_rows, one, pack, reading, unpack
 
 _BODIES = """(SELECT body FROM payloads WHERE run_id = r.id AND kind = 'input'),
              (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
@@ -55,17 +55,23 @@ def lost(db: apsw.Connection, held: Sequence[tuple[str, str, int]]) -> list[str]
 
 
 def list_runs(db: apsw.Connection, where: RunFilter) -> list[Run]:
-    conditions = ["r.workspace_id = ?"]
+    # Newest first is the order of the ids. Only where an index gives that order as well, or few
+    # runs, may SQLite look up the workspace: it would sort all of its runs otherwise.
+    unfinished = where.status is not None and "completed" not in where.status
+    indexed = where.definition is not None or unfinished
+    conditions = ["r.workspace_id = ?" if indexed else "+r.workspace_id = ?"]
     bindings: list[Any] = [where.workspace_id]
     if where.status is not None:
         conditions.append("r.status IN (SELECT value FROM json_each(?))")
         bindings.append(pack(where.status))
+    if unfinished:
+        conditions.append("r.status <> 'completed'")
     if where.definition is not None:
         conditions.append("r.definition = ?")
         bindings.append(where.definition)
     if where.since is not None:
-        conditions.append("r.created_at >= ?")
-        bindings.append(where.since)
+        conditions.append("r.created_at >= ? AND r.id >= ?")
+        bindings += [where.since, where.since_id]
     if where.until is not None:
         conditions.append("r.created_at < ?")
         bindings.append(where.until)
@@ -108,26 +114,27 @@ def unclaimed(db: apsw.Connection, workspace_id: str, before: int) -> tuple[int,
 
 
 def steps(db: apsw.Connection, run_id: str) -> list[Step]:
-    failures = attempts_by_key(
-        all_rows(
+    with reading(db):
+        failures = attempts_by_key(
+            all_rows(
+                db,
+                """SELECT key, number, error, started_at, failed_at FROM attempts
+                   WHERE run_id = ? ORDER BY key, number""",
+                run_id,
+            )
+        )
+        recorded = all_rows(
             db,
-            """SELECT key, number, error, started_at, failed_at FROM attempts
-               WHERE run_id = ? ORDER BY key, number""",
+            """SELECT seq, key, kind, status, attempts, output, error, started_at, completed_at
+               FROM steps WHERE run_id = ? AND kind <> 'now'""",
             run_id,
         )
-    )
-    recorded = all_rows(
-        db,
-        """SELECT seq, key, kind, status, attempts, output, error, started_at, completed_at
-           FROM steps WHERE run_id = ? AND kind <> 'now'""",
-        run_id,
-    )
-    waits = all_rows(
-        db,
-        """SELECT seq, key, kind, created_at, ended_at FROM waits
-           WHERE run_id = ?1 AND key NOT IN (SELECT key FROM steps WHERE run_id = ?1)""",
-        run_id,
-    )
+        waits = all_rows(
+            db,
+            """SELECT seq, key, kind, created_at, ended_at FROM waits
+               WHERE run_id = ?1 AND key NOT IN (SELECT key FROM steps WHERE run_id = ?1)""",
+            run_id,
+        )
     found = [(row[0], step_from_row(row[1:], failures)) for row in recorded]
     found += [(row[0], step_from_wait(row[1:])) for row in waits]
     return [step for _, step in sorted(found, key=lambda pair: pair[0])]
@@ -165,46 +172,48 @@ def definitions(db: apsw.Connection, workspace_id: str) -> list[str]:
 
 
 def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunFacts | None:
-    row = one(
-        db,
-        """SELECT id, definition, version, program, status, due_at, owner, blocked_on, priority,
-                  (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')
-           FROM runs r WHERE id = ? AND workspace_id = ?""",
-        run_id,
-        workspace_id,
-    )
-    if row is None:
-        return None
-    blocked_on, priority = row[7], row[8]
-    capacity = one(
-        db, "SELECT capacity FROM limits WHERE run_id = ? AND limit_key = ?", run_id, blocked_on
-    )
-    taken = 0 if blocked_on is None else slots_taken(db, blocked_on)
-    holders = all_rows(
-        db,
-        """SELECT DISTINCT slot FROM limits WHERE limit_key = ? AND admitted = 1
-            AND capacity IS NOT NULL LIMIT 20""",
-        blocked_on,
-    )
-    ahead = one(
-        db,
-        """SELECT count(*) FROM runs WHERE blocked_on = ?1
-            AND (priority > ?2 OR (priority = ?2 AND id < ?3))""",
-        blocked_on,
-        priority,
-        run_id,
-    )
-    running = all_rows(
-        db,
-        "SELECT key FROM steps WHERE run_id = ? AND status = 'running' ORDER BY seq LIMIT 10",
-        run_id,
-    )
-    waits = all_rows(
-        db,
-        """SELECT key, kind, due_at, event, match, child_run_id FROM waits
-           WHERE run_id = ? AND ended_at IS NULL ORDER BY seq LIMIT 100""",
-        run_id,
-    )
+    with reading(db):
+        row = one(
+            db,
+            """SELECT id, definition, version, program, status, due_at, owner, blocked_on, priority,
+                      (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')
+               FROM runs r WHERE id = ? AND workspace_id = ?""",
+            run_id,
+            workspace_id,
+        )
+        if row is None:
+            return None
+        blocked_on, priority = row[7], row[8]
+        capacity = one(
+            db, "SELECT capacity FROM limits WHERE run_id = ? AND limit_key = ?", run_id, blocked_on
+        )
+        taken = 0 if blocked_on is None else slots_taken(db, blocked_on)
+        holders = all_rows(
+            db,
+            """SELECT DISTINCT slot FROM limits WHERE limit_key = ? AND admitted = 1
+                AND capacity IS NOT NULL LIMIT 20""",
+            blocked_on,
+        )
+        ahead = one(
+            db,
+            """SELECT count(*) FROM runs WHERE blocked_on = ?1
+                AND (priority > ?2 OR (priority = ?2 AND id < ?3))""",
+            blocked_on,
+            priority,
+            run_id,
+        )
+        running = all_rows(
+            db,
+            "SELECT key FROM steps WHERE run_id = ? AND status = 'running' ORDER BY seq LIMIT 10",
+            run_id,
+        )
+        waits = all_rows(
+            db,
+            """SELECT key, kind, due_at, event, match, child_run_id FROM waits
+               WHERE run_id = ? AND ended_at IS NULL ORDER BY seq LIMIT 100""",
+            run_id,
+        )
+        found = workers(db, workspace_id, now)
     return RunFacts(
         run_id=row[0],
         definition=row[1],
@@ -223,6 +232,6 @@ def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunF
         waits=[
             WaitFact(w[0], w[1], w[2], w[3], decode(w[4]) if w[4] else None, w[5]) for w in waits
         ],
-        workers=workers(db, workspace_id, now),
+        workers=found,
         error=read_error(row[9]),
     )

@@ -7,7 +7,8 @@ text: one call for a batch instead of one for each row.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from functools import lru_cache
 from typing import Any
 
@@ -72,6 +73,17 @@ class writing:  # noqa: N801 (reads as a verb: `with writing(db):`)
     def _roll_back(self) -> None:
         if self._db.in_transaction:  # SQLite ends it by itself after some errors
             self._db.execute("ROLLBACK")
+
+
+@contextmanager
+def reading(db: apsw.Connection) -> Iterator[None]:
+    """A transaction in which all statements see the same state of the file."""
+    db.execute("BEGIN")
+    try:
+        yield
+    finally:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
 
 
 def run(db: apsw.Connection, sql: str, *bindings: Any) -> None:

@@ -19,7 +19,7 @@ from stepwell.kernel.limits import definition_limit
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.store import DefinitionRow, Notice, RunFilter, WorkerRow
 from stepwell.stores.migrations import migrations, pending
-from stepwell.stores.sqlite import reads
+from stepwell.stores.sqlite import pruning, reads
 from stepwell.stores.sqlite.apply import apply
 from stepwell.stores.sqlite.ending import wake_queued
 from stepwell.stores.sqlite.lane import Lane
@@ -276,42 +276,11 @@ class SqliteStore:
         now = self.clock.now()
         return await self._read.run(lambda db: reads.facts(db, workspace_id, run_id, now))
 
-    async def prune(self, now: int, limit: int) -> int:
-        def work(db: apsw.Connection) -> int:
-            with writing(db):
-                old = [row[0] for row in all_rows(
-                    db,
-                    """SELECT id FROM runs r WHERE prune_at <= ? AND NOT EXISTS (
-                           SELECT 1 FROM runs WHERE id = r.parent_run_id AND completed_at IS NULL)
-                       ORDER BY prune_at LIMIT ?""",
-                    now,
-                    limit,
-                )]  # fmt: skip
-                ids = pack(old)
-                for table in ("payloads", "steps", "attempts", "waits", "limits", "events"):
-                    run(
-                        db,
-                        f"DELETE FROM {table} WHERE run_id IN (SELECT value FROM json_each(?))",
-                        ids,
-                    )
-                run(db, "DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", ids)
-            return len(old)
-
-        return await self._write.run(work)
+    async def prune(self, now: int, limit: int, rows: int) -> int:
+        return await self._write.run(lambda db: pruning.prune(db, now, limit, rows))
 
     async def prune_events(self, before: int, limit: int) -> int:
-        def work(db: apsw.Connection) -> int:
-            run(
-                db,
-                """DELETE FROM events WHERE id IN (
-                       SELECT id FROM events WHERE run_id IS NULL AND created_at < ?
-                       ORDER BY created_at LIMIT ?)""",
-                before,
-                limit,
-            )
-            return db.changes()
-
-        return await self._write.run(work)
+        return await self._write.run(lambda db: pruning.prune_events(db, before, limit))
 
     async def take_duty(self, name: str, worker_id: str, seconds: float) -> bool:
         now = self.clock.now()

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Iterable
 
 import apsw
 
@@ -11,7 +10,7 @@ from stepwell.kernel.changes import Committed, EmitEvent, OpenWait, SendSignal
 from stepwell.kernel.codec import decode
 from stepwell.kernel.matching import contains, terms_of
 from stepwell.kernel.outcomes import child_result
-from stepwell.kernel.signals import Buffered, hand_out
+from stepwell.kernel.signals import Awaiting, hand_out
 from stepwell.kernel.states import ENDED, quoted
 from stepwell.stores.sqlite.ending import end_waits
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpack
@@ -42,17 +41,19 @@ def open_waits(db: apsw.Connection, found: list[tuple[int, OpenWait]], done: Com
 
 
 def _find_buffered(db: apsw.Connection, changes: list[OpenWait], done: Committed) -> None:
-    signalled = set(
-        unpack(
-            db,
-            """SELECT json_group_array(value) FROM json_each(?) WHERE EXISTS (
-                   SELECT 1 FROM events WHERE run_id = value AND consumed_by IS NULL)""",
-            pack(list({c.held.run_id for c in changes})),
-        )
+    with_signals = unpack(
+        db,
+        """SELECT json_group_array(json_array(run_id, event, key, match, created_at)) FROM (
+               SELECT w.* FROM json_each(?) c
+               JOIN waits w ON w.run_id = c.value->>0 AND w.key = c.value->>1
+               WHERE w.ended_at IS NULL AND EXISTS (
+                   SELECT 1 FROM events WHERE run_id = w.run_id AND type = w.event
+                      AND consumed_by IS NULL)
+               ORDER BY c.key)""",
+        pack(list({(c.held.run_id, c.key): None for c in changes})),
     )
+    _hand_out_buffered(db, [Awaiting(*row) for row in with_signals], done)
     for change in changes:
-        if change.held.run_id in signalled and _take_signal(db, change, done):
-            continue
         if change.since is not None:
             _look_back(db, change, done)
 
@@ -62,22 +63,29 @@ def _is_open(db: apsw.Connection, run_id: str, key: str) -> bool:
     return row is not None and row[0] is None
 
 
-def _take_signal(db: apsw.Connection, change: OpenWait, done: Committed) -> bool:
-    match = decode(change.match) if change.match is not None else None
-    if not _is_open(db, change.held.run_id, change.key):
-        return False
-    for event_id, payload in all_rows(
-        db,
-        """SELECT id, payload FROM events WHERE run_id = ? AND type = ? AND consumed_by IS NULL
-           ORDER BY id""",
-        change.held.run_id,
-        change.event,
+def _hand_out_buffered(db: apsw.Connection, waits: Iterable[Awaiting], done: Committed) -> None:
+    """Give each of these open waits, in order, the first buffered signal that it matches."""
+    results = []
+    for wait in waits:
+        found = _first_match(db, wait)
+        if found is not None:
+            event_id, payload, sent_at = found
+            run(db, "UPDATE events SET consumed_by = ? WHERE id = ?", wait.key, event_id)
+            results.append([wait.run_id, wait.key, payload, max(wait.created_at, sent_at)])
+    end_waits(db, results, done)
+
+
+def _first_match(db: apsw.Connection, wait: Awaiting) -> tuple[str, str, int] | None:
+    match = None if wait.match is None else decode(wait.match)
+    # Row by row: of very many signals the first that matches is all that is wanted.
+    for event_id, payload, sent_at in db.execute(
+        """SELECT id, payload, created_at FROM events
+           WHERE run_id = ? AND type = ? AND consumed_by IS NULL ORDER BY id""",
+        (wait.run_id, wait.event),
     ):
         if match is None or contains(decode(payload), match):
-            run(db, "UPDATE events SET consumed_by = ? WHERE id = ?", change.key, event_id)
-            end_waits(db, [[change.held.run_id, change.key, payload, change.created_at]], done)
-            return True
-    return False
+            return event_id, payload, sent_at
+    return None
 
 
 def _look_back(db: apsw.Connection, change: OpenWait, done: Committed) -> None:
@@ -129,62 +137,37 @@ def settle(db: apsw.Connection, settled: list[tuple[str, str, str]], done: Commi
         rows,
     )
     if any(status == "skipped" for _, _, status in settled):
-        run(
+        _give_back(db, rows, done)
+
+
+def _give_back(db: apsw.Connection, settled: str, done: Committed) -> None:
+    """Take signals from waits that were given up, for those that are open already."""
+    given = {
+        (run_id, type)
+        for run_id, type in all_rows(
             db,
             """UPDATE events SET consumed_by = NULL FROM json_each(?) s
                WHERE s.value->>2 = 'skipped' AND events.run_id = s.value->>0
-                 AND events.consumed_by = s.value->>1""",
-            rows,
+                 AND events.consumed_by = s.value->>1 RETURNING run_id, type""",
+            settled,
         )
-        _hand_out_buffered(
-            db, {run_id for run_id, _, status in settled if status == "skipped"}, done
-        )
+    }
+    if given:
+        waits = _open_waits(db, {run_id for run_id, _ in given})
+        _hand_out_buffered(db, [w for w in waits if (w.run_id, w.event) in given], done)
 
 
-def _hand_out_buffered(db: apsw.Connection, run_ids: set[str], done: Committed) -> None:
-    """Give buffered signals of these runs to the waits that are open already."""
-    ids = pack(list(run_ids))
-    buffered = [
-        Buffered(*row)
-        for row in unpack(
-            db,
-            """SELECT json_group_array(json_array(id, run_id, type, payload, created_at)) FROM (
-                   SELECT e.* FROM json_each(?) r JOIN events e ON e.run_id = r.value
-                   WHERE e.consumed_by IS NULL ORDER BY e.id)""",
-            ids,
-        )
-    ]
-    if buffered:
-        _serve(db, buffered, _open_waits(db, ids), done)
-
-
-def _open_waits(db: apsw.Connection, run_ids: str) -> list[Any]:
-    """Open waits of these runs, in order of call: (run, event, key, match)."""
-    return unpack(
+def _open_waits(db: apsw.Connection, run_ids: Iterable[str]) -> list[Awaiting]:
+    """Open waits of these runs, in order of call."""
+    rows = unpack(
         db,
-        """SELECT json_group_array(json_array(run_id, event, key, match)) FROM (
-               SELECT w.run_id, w.event, w.key, w.match FROM json_each(?) s
+        """SELECT json_group_array(json_array(run_id, event, key, match, created_at)) FROM (
+               SELECT w.* FROM json_each(?) s
                JOIN waits w ON w.run_id = s.value AND w.ended_at IS NULL
                ORDER BY w.run_id, w.seq)""",
-        run_ids,
+        pack(list(run_ids)),
     )
-
-
-def _serve(
-    db: apsw.Connection, signals: Sequence[SendSignal | Buffered], waits: list[Any], done: Committed
-) -> None:
-    """End the waits that these signals match."""
-    taken = hand_out(signals, waits)
-    if not taken:
-        return
-    served = [s for s in signals if s.id in taken]
-    end_waits(db, [[s.run_id, taken[s.id], s.payload, s.created_at] for s in served], done)
-    run(
-        db,
-        """UPDATE events SET consumed_by = c.value->>1 FROM json_each(?) c
-           WHERE events.id = c.value->>0""",
-        pack(list(taken.items())),
-    )
+    return [Awaiting(*row) for row in rows]
 
 
 def send_signals(db: apsw.Connection, found: list[tuple[int, SendSignal]], done: Committed) -> None:
@@ -215,13 +198,19 @@ def send_signals(db: apsw.Connection, found: list[tuple[int, SendSignal]], done:
         if living and change.id not in seen:
             seen.add(change.id)
             new.append(change)
+    taken = hand_out(new, _open_waits(db, {c.run_id for c in new}))
     run_rows(
         db,
-        """INSERT INTO events (id, workspace_id, type, run_id, payload, created_at)
+        """INSERT INTO events (id, workspace_id, type, run_id, payload, created_at, consumed_by)
            VALUES {rows}""",
-        [(c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at) for c in new],
+        [
+            (c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at, taken.get(c.id))
+            for c in new
+        ],
     )
-    _serve(db, new, _open_waits(db, pack(list({c.run_id for c in new}))), done)
+    end_waits(
+        db, [[c.run_id, taken[c.id], c.payload, c.created_at] for c in new if c.id in taken], done
+    )
 
 
 def emit_events(db: apsw.Connection, found: list[tuple[int, EmitEvent]], done: Committed) -> None:

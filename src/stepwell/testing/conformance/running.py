@@ -15,7 +15,9 @@ from stepwell.kernel.changes import (
     WatchWaits,
 )
 from stepwell.kernel.clock import SECOND
-from stepwell.store import Store
+from stepwell.kernel.ids import Ids
+from stepwell.store import RunFilter, Store
+from stepwell.testing.clock import FakeClock
 from stepwell.testing.conformance.check import check
 from stepwell.testing.samples import (
     WORKSPACE,
@@ -166,11 +168,25 @@ async def pruning_deletes_what_ended_long_enough_ago(store: Store) -> None:
     first, _ = (Held(run.id, "w1", run.fence) for run in (await claim(store, "w1")).runs)
     now = store.clock.now()
     await commit(store, record(store, first, "a"), EndRun(first, "completed", "1", None, now))
-    assert await store.prune(now + 59 * SECOND, 10) == 0
-    assert await store.prune(now + 10**9 * SECOND, 10) == 1
+    assert await store.prune(now + 59 * SECOND, 10, 100) == 0
+    assert await store.prune(now + 10**9 * SECOND, 10, 100) == 1
     assert await store.get_run(WORKSPACE, "r1") is None
     assert await store.steps("r1") == []
     assert await store.get_run(WORKSPACE, "r2") is not None
+
+
+@check
+async def pruning_goes_by_rows_as_well_as_by_runs(store: Store) -> None:
+    await enlist(store, "w1")
+    for number, steps in enumerate((20, 20, 90, 1, 1, 1)):
+        await commit(store, start(store, f"r{number}"))
+        _, held = await claim_one(store, "w1")
+        await commit(store, *(record(store, held, f"step {n}") for n in range(steps)))
+        ended_at = store.clock.now() + number
+        await commit(store, EndRun(held, "completed", "1", None, ended_at))
+    late = store.clock.now() + 10**9 * SECOND
+    assert [await store.prune(late, 2, 60) for _ in range(5)] == [2, 1, 2, 1, 0]
+    assert await store.list_runs(RunFilter(WORKSPACE)) == []
 
 
 @check
@@ -179,6 +195,17 @@ async def unclaimed_runs_are_counted(store: Store) -> None:
     await commit(store, start(store, "r1"), start(store, "r2"))
     assert await store.unclaimed(WORKSPACE, now - 1) == (0, None)
     assert await store.unclaimed(WORKSPACE, now) == (2, "r1")
+
+
+@check
+async def a_list_since_some_time_has_all_runs_created_since(store: Store) -> None:
+    now = store.clock.now()
+    ids = Ids(FakeClock(now))
+    made = [start(store, ids.new(), created_at=now + n * SECOND // 2) for n in range(-3, 4)]
+    await commit(store, *made)
+    for since in (0, now - SECOND, now, now + 1, now + 9 * SECOND):
+        found = await store.list_runs(RunFilter(WORKSPACE, since=since))
+        assert [run.id for run in found] == [c.id for c in made[::-1] if c.created_at >= since]
 
 
 @check
@@ -214,7 +241,7 @@ async def runs_that_are_gone_count_as_ended(store: Store) -> None:
     first, _ = (Held(run.id, "w1", run.fence) for run in (await claim(store, "w1")).runs)
     await commit(store, EndRun(first, "completed", "1", None, store.clock.now()))
     assert sorted(await store.ended(["r1", "r2", "never"])) == ["never", "r1"]
-    await store.prune(store.clock.now() + 10**9 * SECOND, 10)
+    await store.prune(store.clock.now() + 10**9 * SECOND, 10, 100)
     assert await store.ended(["r1", "r2"]) == ["r1"]
 
 

@@ -8,6 +8,7 @@ from stepwell.kernel.changes import (
     Held,
     ParkRun,
     ResumeRun,
+    SendSignal,
 )
 from stepwell.kernel.clock import SECOND
 from stepwell.store import Store
@@ -66,6 +67,70 @@ async def a_wait_that_is_given_up_gives_its_signal_back(store: Store) -> None:
     await commit(store, wait(store, held, "b"), ParkRun(held, ["b"]))
     run, _ = await claim_one(store, "w1")
     assert [(row.key, row.result) for row in run.waits] == [("b", "7")]
+
+
+@check
+async def a_signal_from_before_a_wait_ends_it_when_it_begins(store: Store) -> None:
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"), start(store, "r2"))
+    buffered, given_back = [
+        Held(run.id, "w1", run.fence) for run in (await claim(store, "w1")).runs
+    ]
+    now = store.clock.now()
+    await commit(store, wait(store, given_back, "b", seq=2), wait(store, given_back, "a"))
+    for held in (buffered, given_back):
+        early = SendSignal(f"to {held.run_id}", WORKSPACE, held.run_id, "mail", "7", now - SECOND)
+        await commit(store, early)
+    given_up = record(store, given_back, "a", None, kind="event", status="skipped", settles=True)
+    await commit(store, wait(store, buffered, "b"), given_up)
+    await commit(store, ParkRun(buffered, ["b"]), ParkRun(given_back, ["b"]))
+    runs = (await claim(store, "w1")).runs
+    assert [[(row.key, row.result, row.ended_at) for row in run.waits] for run in runs] == [
+        [("b", "7", now)]
+    ] * 2
+
+
+@check
+async def waits_of_one_batch_share_what_is_buffered(store: Store) -> None:
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"))
+    _, held = await claim_one(store, "w1")
+    many = [signal(store, "r1", f'{{"n": {n}}}', f"s{n:04}") for n in range(700)]
+    await commit(store, *many)
+    await commit(
+        store,
+        wait(store, held, "first"),
+        wait(store, held, "last", match='{"n": 699}'),
+        wait(store, held, "none", match='{"n": 700}'),
+        wait(store, held, "third", match='{"n": 2}'),
+        wait(store, held, "second"),
+        wait(store, held, "other", event="post", kind="event"),
+        wait(store, held, "fourth"),
+        ParkRun(held, ["first", "last", "none", "second", "third", "other", "fourth"]),
+    )
+    run, _ = await claim_one(store, "w1")
+    assert {row.key: row.result for row in run.waits} == {
+        "first": '{"n": 0}',
+        "second": '{"n": 1}',
+        "third": '{"n": 2}',
+        "fourth": '{"n": 3}',
+        "last": '{"n": 699}',
+        "none": None,
+        "other": None,
+    }
+
+
+@check
+async def a_wait_sent_twice_takes_one_signal(store: Store) -> None:
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"))
+    _, held = await claim_one(store, "w1")
+    await commit(store, signal(store, "r1", "1", "s1"), signal(store, "r1", "2", "s2"))
+    await commit(store, wait(store, held, "a"), wait(store, held, "a"))
+    await commit(store, wait(store, held, "a"))
+    await commit(store, wait(store, held, "b"), ParkRun(held, ["a", "b"]))
+    run, _ = await claim_one(store, "w1")
+    assert {row.key: row.result for row in run.waits} == {"a": "1", "b": "2"}
 
 
 @check
@@ -176,9 +241,9 @@ async def a_child_is_kept_while_its_parent_lives(store: Store) -> None:
     now = store.clock.now()
     late = now + 10**9 * SECOND
     await commit(store, EndRun(child, "completed", "1", None, now))
-    assert await store.prune(late, 10) == 0
+    assert await store.prune(late, 10, 100) == 0
     await commit(store, EndRun(parent, "completed", "1", None, now))
-    assert await store.prune(late, 10) == 2
+    assert await store.prune(late, 10, 100) == 2
 
 
 @check

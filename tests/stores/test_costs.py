@@ -1,0 +1,178 @@
+"""What a call costs does not grow with what its run, or the store, has behind it.
+
+Costs are counted, not timed: instructions that SQLite executes, rows that PostgreSQL reads.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+
+import apsw
+import asyncpg
+import pytest
+
+from stepwell.catalog import store_for
+from stepwell.kernel.changes import Change, Held, SendSignal
+from stepwell.kernel.ids import Ids
+from stepwell.store import RunFilter, Store
+from stepwell.testing.clock import FakeClock
+from stepwell.testing.samples import (
+    WORKSPACE,
+    claim,
+    claim_one,
+    commit,
+    enlist,
+    record,
+    start,
+    wait,
+)
+from tests.stores.support import execute
+
+MANY = 1000
+
+Cost = Callable[[Callable[[Store], Awaitable[object]]], Awaitable[int]]
+
+
+@pytest.fixture
+def cost(store_url: str, clock: FakeClock) -> Cost:
+    """What some work costs a store that was opened just for it."""
+    on_sqlite = store_url.startswith("sqlite:")
+
+    async def measure(work: Callable[[Store], Awaitable[object]]) -> int:
+        executed = 0
+
+        def count() -> bool:
+            nonlocal executed
+            executed += 1
+            return False
+
+        def listen(connection: apsw.Connection) -> None:
+            connection.set_progress_handler(count, 1)
+
+        before = 0 if on_sqlite else await rows_read(store_url)
+        store = store_for(store_url, clock)
+        apsw.connection_hooks.append(listen)
+        try:
+            await store.open()
+            executed = 0
+            await work(store)
+        finally:
+            apsw.connection_hooks.remove(listen)
+            await store.close()
+        return executed if on_sqlite else await rows_read(store_url) - before
+
+    return measure
+
+
+async def rows_read(url: str) -> int:
+    """How many rows of its tables the server has read so far."""
+    console = await asyncpg.connect(url)
+    try:
+        # It counts what a connection read when that connection is gone, at the latest.
+        while await console.fetchval(
+            """SELECT count(*) FROM pg_stat_activity WHERE datname = current_database()
+                  AND backend_type = 'client backend' AND pid <> pg_backend_pid()"""
+        ):
+            await asyncio.sleep(0.001)
+        read: int = await console.fetchval(
+            """SELECT sum(coalesce(seq_tup_read, 0) + coalesce(idx_tup_fetch, 0))::bigint
+               FROM pg_stat_user_tables WHERE schemaname = 'stepwell'"""
+        )
+        return read
+    finally:
+        await console.close()
+
+
+@pytest.fixture
+async def store(store_url: str, clock: FakeClock) -> AsyncIterator[Store]:
+    """A store to fill; a test closes it before it counts."""
+    store = store_for(store_url, clock)
+    await store.open()
+    await enlist(store, "w1")
+    yield store
+    await store.close()
+
+
+def signals(run_id: str, numbers: range) -> list[Change]:
+    return [
+        SendSignal(f"{run_id}-{n:05}", WORKSPACE, run_id, "mail", f'{{"n": {n}}}', 0)
+        for n in numbers
+    ]
+
+
+async def run_with_signals(store: Store, run_id: str, consumed: int, buffered: int) -> Held:
+    """A run that has taken so many signals, and has so many more that nobody took."""
+    await commit(store, start(store, run_id))
+    _, held = await claim_one(store, "w1")
+    keys = [f"k{n}" for n in range(consumed)]
+    batches: list[list[Change]] = [
+        signals(run_id, range(consumed)),
+        [wait(store, held, key) for key in keys],
+        [record(store, held, key, kind="event", settles=True) for key in keys],
+        signals(run_id, range(consumed, consumed + buffered)),
+    ]
+    for batch in filter(None, batches):
+        await store.commit(batch)
+    return held
+
+
+@pytest.mark.parametrize(("consumed", "buffered"), [(MANY, 0), (MANY, 1), (0, MANY)])
+@pytest.mark.parametrize("choosy", [False, True])
+async def test_a_wait_reads_no_more_signals_than_it_takes(
+    store: Store, cost: Cost, consumed: int, buffered: int, choosy: bool
+) -> None:
+    new = await run_with_signals(store, "new", 0, min(buffered, 1))
+    old = await run_with_signals(store, "old", consumed, buffered)
+    await store.close()
+
+    async def cost_of_a_wait(held: Held, first: int) -> int:
+        match = f'{{"n": {first}}}' if choosy else None
+        return await cost(lambda store: commit(store, wait(store, held, "a", match=match)))
+
+    assert await cost_of_a_wait(old, consumed) <= 2 * await cost_of_a_wait(new, 0)
+
+
+async def test_a_signal_is_given_back_without_a_look_at_the_others(
+    store: Store, cost: Cost
+) -> None:
+    new = await run_with_signals(store, "new", 0, 0)
+    old = await run_with_signals(store, "old", MANY, 0)
+    for held in (new, old):
+        await commit(store, wait(store, held, "a"), wait(store, held, "b", seq=2))
+        await commit(store, *signals(held.run_id, range(MANY, MANY + 1)))
+    await store.close()
+
+    async def cost_of_giving_up(held: Held) -> int:
+        return await cost(
+            lambda store: commit(
+                store, record(store, held, "a", None, kind="event", status="skipped", settles=True)
+            )
+        )
+
+    assert await cost_of_giving_up(old) <= 2 * await cost_of_giving_up(new)
+
+
+@pytest.mark.parametrize("wanted", ["since", "newest", "status"])
+async def test_a_list_of_few_runs_does_not_look_at_all(
+    store: Store, store_url: str, clock: FakeClock, cost: Cost, wanted: str
+) -> None:
+    ids = Ids(clock)
+    await commit(store, *(start(store, ids.new(), program="code:old@1") for _ in range(MANY)))
+    clock.advance("1m")
+    where = {
+        "since": RunFilter(WORKSPACE, since=clock.now()),
+        "newest": RunFilter(WORKSPACE, limit=3),
+        "status": RunFilter(WORKSPACE, status=["running"]),
+    }[wanted]
+    await commit(store, *(start(store, ids.new()) for _ in range(3)))
+    await enlist(store, "w2")
+    young = [run.id for run in (await claim(store, "w2")).runs]
+    await store.close()
+    if store_url.startswith("postgresql:"):
+        await execute(store_url, "ANALYZE")
+
+    async def look(store: Store) -> None:
+        assert [run.id for run in await store.list_runs(where)] == young[::-1]
+
+    assert await cost(look) <= 10 * await cost(lambda store: store.get_run(WORKSPACE, young[0]))
