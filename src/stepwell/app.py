@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Unpack
 
-from stepwell.catalog import store_for
+from stepwell.catalog import check_url, store_for
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.ending import Endings
 from stepwell.engine.pruner import prune_once
@@ -17,13 +17,14 @@ from stepwell.engine.writer import Writer
 from stepwell.errors import (
     InvalidInput,
     InvalidName,
+    NotOpen,
     RunNotFailed,
     RunNotFound,
     StepNotFound,
 )
 from stepwell.kernel.changes import CancelRun, StartRun
 from stepwell.kernel.clock import Clock, SystemClock, to_micros
-from stepwell.kernel.cursors import read_cursor, write_cursor
+from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.explaining import explain
 from stepwell.kernel.ids import Ids
@@ -36,10 +37,17 @@ from stepwell.settings import Settings
 from stepwell.store import RunFilter, Store
 
 MAX_PAGE = 1000
+# How many steps the error names when there is none of that key.
+MAX_SHOWN = 10
 
 
 class RunHandle:
     """A run that was started."""
+
+    # The run's id.
+    id: str
+    # False when an earlier start with the same idempotency key made the run.
+    created: bool
 
     def __init__(
         self, stepwell: Stepwell, run_id: str, created: bool, *, committed: bool = True
@@ -47,7 +55,6 @@ class RunHandle:
         self._stepwell = stepwell
         self._new = created and committed
         self.id = run_id
-        # False when an earlier start with the same idempotency key made the run.
         self.created = created
 
     async def result(self, timeout: Duration | None = None) -> Any:
@@ -71,9 +78,20 @@ class Stepwell:
         store: Store | None = None,
         ids: Ids | None = None,
     ) -> None:
+        """To be opened once, with `async with`.
+
+        `url` names the store, the setting STEPWELL_STORE unless said. `workflows` are those that
+        its workers execute; without any it can still start, signal and look at runs of others.
+        Definitions, runs and events of one `workspace` do not see those of another. `settings`,
+        a `stepwell.settings.Settings`, are read from the environment unless given. `store` and
+        `ids` are for tests.
+        """
         self._settings = settings or Settings.read()
         clock: Clock = store.clock if store is not None else SystemClock()
-        self.store = store or store_for(self._settings.store if url is None else url, clock)
+        if store is None:
+            named = check_url(self._settings.store, "STEPWELL_STORE") if url is None else url
+            store = store_for(named, clock)
+        self.store = store
         self._workspace = check_text(workspace, "A workspace's name")
         if "/" in workspace:
             raise InvalidName(f"A workspace's name has no '/'; {workspace!r} has.")
@@ -82,6 +100,7 @@ class Stepwell:
         self._endings = Endings(self.store)
         self._dispatcher = Dispatcher(self.store, self._endings)
         self._writer = Writer(self.store, self._dispatcher.heard)
+        self._used = False
         self._definitions = rows = [found.row() for found in self._workflows.values()]
         self._starter = Starter(
             self.store, clock, self._ids, self._workspace, rows,
@@ -89,6 +108,9 @@ class Stepwell:
         )  # fmt: skip
 
     async def __aenter__(self) -> Stepwell:
+        if self._used:
+            raise NotOpen("A Stepwell opens once, and this one did; make a new one: Stepwell(…).")
+        self._used = True
         await self.store.open()
         try:
             await self.store.register(self._workspace, self._definitions)
@@ -109,10 +131,11 @@ class Stepwell:
         self, definition: str, input: Any = None, *, connection: Any = None,
         **options: Unpack[StartOptions],
     ) -> RunHandle:  # fmt: skip
-        """Start a run of a definition. StartOptions lists what else can be said.
+        """Start a run of the definition with this name; `options` are those of a start.
 
         With `connection` (asyncpg, PostgreSQL only) it starts in the caller's own transaction.
         """
+        self._writer.check_open()
         change = await self._starter.prepare(definition, input, **options)
         if connection is not None:
             run_id, created = await self.store.start_in(connection, change)
@@ -124,11 +147,12 @@ class Stepwell:
         given: object = starts
         if not isinstance(given, Iterable) or isinstance(given, Mapping):
             raise InvalidInput(f"start_many takes a list of mappings, not {starts!r}.")
+        self._writer.check_open()
         changes = []
         for index, start in enumerate(starts):
             if not hasattr(start, "keys") or "definition" not in start:
                 raise InvalidInput(f"start_many: item {index} must be a mapping with `definition`.")
-            options = {k: v for k, v in start.items() if k not in ("definition", "input")}
+            options: Any = {k: v for k, v in start.items() if k not in ("definition", "input")}
             changes.append(
                 await self._starter.prepare(start["definition"], start.get("input"), **options)
             )
@@ -142,11 +166,15 @@ class Stepwell:
     async def fork(
         self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None
     ) -> RunHandle:
-        """A new run that has the journal of another up to `from_step` and goes on from there."""
+        """A new run that has the journal of another up to `from_step` and goes on from there.
+
+        `from_step` is a step's key, and the first that is executed anew.
+        """
         check_text(from_step, "from_step")
         origin = await self.get_run(run_id)
-        if from_step not in {step.key for step in await self.steps(run_id)}:
-            raise StepNotFound(f"Run {run_id} has no step {from_step!r}.", run_id=run_id)
+        keys = [step.key for step in await self.steps(run_id)]
+        if from_step not in keys:
+            raise _step_not_found(run_id, from_step, keys)
         change = await self._copy(origin, origin.input if input is ... else input, version)
         change.fork_from_step = from_step
         return (await self._start([change]))[0]
@@ -175,7 +203,8 @@ class Stepwell:
         if origin.concurrency_key is not None:
             options["concurrency_key"] = origin.concurrency_key
             options["concurrency_limit"] = origin.concurrency_limit or 1
-        if origin.deadline_at is not None:  # as much time again as it had
+        # As much time again as it had, if it had any.
+        if origin.deadline_at is not None and origin.deadline_at > origin.created_at:
             options["deadline"] = origin.deadline_at - origin.created_at
         change = await self._starter.prepare(origin.definition, input, **options)
         change.forked_from = origin.id
@@ -239,7 +268,11 @@ class Stepwell:
         limit: int = 50,
         cursor: str | None = None,
     ) -> Page:
-        """Runs, newest first: `items` and a `next_cursor`; `input` is a superset test on inputs."""
+        """Runs, newest first: `items` and a `next_cursor`, to be passed as `cursor` for the next.
+
+        At most 1000 come at a time, whatever the `limit`. `input` is a superset test on inputs.
+        A cursor belongs to its list: `status`, `definition` and `input` stay the same.
+        """
         if not isinstance(status, str | list | tuple | set | frozenset | None):
             raise InvalidInput(f"status takes a status or a list of them, not {status!r}.")
         statuses = [status] if isinstance(status, str) else status
@@ -249,17 +282,20 @@ class Stepwell:
         limit = min(check_count(limit, "limit"), MAX_PAGE)
         where = RunFilter(
             self._workspace,
-            status=None if statuses is None else list(statuses),
-            definition=definition,
+            status=None if statuses is None else sorted(set(statuses)),
+            definition=None if definition is None else check_text(definition, "definition"),
             since=None if since is None else to_micros(check_time(since, "since")),
             until=None if until is None else to_micros(check_time(until, "until")),
             input=None if input is None else check_match(input, "input"),
-            before_id=None if cursor is None else read_cursor(cursor),
             limit=limit + 1,
         )
+        # Not of `since` and `until`: "the last hour" is another time on every page.
+        digest = digest_of([self._workspace, where.status, where.definition, where.input])
+        if cursor is not None:
+            where.before_id = read_cursor(cursor, digest)
         await self._writer.drained()
         found = await self.store.list_runs(where)
-        more = write_cursor(found[limit - 1].id) if len(found) > limit else None
+        more = write_cursor(found[limit - 1].id, digest) if len(found) > limit else None
         return Page(found[:limit], more)
 
     async def count_runs(self) -> dict[str, dict[str, int]]:
@@ -293,6 +329,7 @@ class Stepwell:
         self, concurrency: int = 100, lease: Duration = "15s", grace: Duration = "1s"
     ) -> AsyncIterator[Worker]:
         """Execute runs while inside; `grace` is given to steps in progress at the end."""
+        self._writer.check_open()
         lease_seconds = seconds(lease, "lease")
         if lease_seconds < 1:
             raise InvalidInput(f"lease must be at least one second, not {lease!r}.")
@@ -317,6 +354,14 @@ class Stepwell:
         """Delete runs whose retention has passed, as workers do too; how many there were."""
         await self._writer.drained()
         return await prune_once(self.store)
+
+
+def _step_not_found(run_id: str, key: str, keys: list[str]) -> StepNotFound:
+    shown = ", ".join(map(repr, keys[:MAX_SHOWN])) or "none yet"
+    more = f" and {len(keys) - MAX_SHOWN} more" if len(keys) > MAX_SHOWN else ""
+    return StepNotFound(
+        f"Run {run_id} has no step {key!r}. Its steps are: {shown}{more}.", run_id=run_id
+    )
 
 
 def _not_found(run_id: str) -> RunNotFound:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 
@@ -121,6 +122,11 @@ class ChangeBlocked(StepwellError):
     """A transaction of somebody else's holds what a change needs; the change is tried again."""
 
     code = "change_blocked"
+
+    def __init__(self, message: str, run_ids: Collection[str] = ()) -> None:
+        super().__init__(message)
+        # The runs that somebody holds, if the store could tell.
+        self.run_ids = run_ids
 
 
 class NotOpen(StepwellError):

@@ -3,14 +3,16 @@
 A store applies *changes* in batches: all of a batch is durable when `commit` returns. A batch is
 one transaction, except where nobody could tell: ends of runs that concern no other run, and a
 start before the claim that shares its batch. Within a batch, kinds are applied in a fixed order —
-starts, journal entries, failed attempts, waits, signals, events, ends, parks, watches, resumes,
-releases, cancels, claims — so that what shares a commit sees itself in the order of cause and
-effect. A change of a held run whose owner or fence no longer fits has the outcome `FENCED` and
-writes nothing.
+starts, journal entries, failed attempts, waits, signals, events, ends, parks, rests, watches,
+resumes, releases, cancels, claims — so that what shares a commit sees itself in the order of
+cause and effect. A batch holds nothing that a run asked for after the change by which it began
+to wait: that comes with the next one. A change of a held run whose owner or fence no longer fits
+has the outcome `FENCED` and writes nothing.
 
 A store raises StoreUnavailable when it cannot be reached; the same batch may then be sent
 again, whether or not it was applied. It raises ChangeBlocked when some change of a batch has
-to wait for a transaction that is not a store's own; nothing of the batch was applied then.
+to wait for a transaction that is not a store's own, and names the runs that this one holds if
+it can tell; nothing of the batch was applied then but what is apart from the rest of it.
 """
 
 from __future__ import annotations
@@ -21,8 +23,9 @@ from typing import Any, Protocol
 import msgspec
 
 from stepwell.kernel.changes import Change, Committed, StartRun
-from stepwell.kernel.clock import Clock
+from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
+from stepwell.kernel.ids import lowest_id
 from stepwell.kernel.run import Run, Step, WorkerInfo
 
 
@@ -63,6 +66,15 @@ class RunFilter(msgspec.Struct):
     input: dict[str, Any] | None = None
     before_id: str | None = None
     limit: int = 50
+
+    @property
+    def since_id(self) -> str | None:
+        """Runs created since then have no lower id.
+
+        A run has its id and its time from the same clock, the id right after the time. The
+        seconds to spare are for a clock that is set back just then.
+        """
+        return None if self.since is None else lowest_id(self.since - 10 * SECOND)
 
 
 # Told of a run that was stopped and the worker that held it; of nothing if one may be due.
@@ -156,8 +168,12 @@ class Store(Protocol):
         """What an explanation of the run's state needs to know."""
         ...
 
-    async def prune(self, now: int, limit: int) -> int:
-        """Delete up to so many runs whose retention has passed; how many there were."""
+    async def prune(self, now: int, limit: int, rows: int) -> int:
+        """Delete runs whose retention has passed; how many there were, 0 when none is left.
+
+        At a time go up to `limit` runs, and no more than have `rows` rows between them (steps,
+        signals and the like); a run that has more by itself goes alone.
+        """
         ...
 
     async def prune_events(self, before: int, limit: int) -> int:

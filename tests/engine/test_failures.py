@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import functools
 import json
 import logging
 import subprocess
@@ -75,7 +76,7 @@ async def test_a_step_that_timed_out_is_a_timeout_error(world: World, clock: Any
         try:
             await ctx.step("wait", asyncio.Event().wait, timeout="1s", retry=ONCE)
         except TimeoutError as error:
-            return isinstance(error, StepTimedOut)
+            return isinstance(error, StepTimedOut) and error.code == "step_timed_out"
 
     async with world([slow]) as sw, sw.worker(), flowing(clock):
         assert await (await sw.start("slow")).result() is True
@@ -178,12 +179,34 @@ async def test_a_stepwell_that_is_not_open_says_so(world: World, store_url: str)
         await closed.list_runs()
     with pytest.raises(NotOpen):
         await closed.start("idle")
+    with pytest.raises(NotOpen):
+        async with closed.worker():
+            pass
     async with world([idle]) as sw:
         run = await sw.start("idle")
     with pytest.raises(NotOpen):
         await run.result(timeout=1)
     with pytest.raises(NotOpen):
         await sw.get_run(run.id)
+    with pytest.raises(NotOpen, match="opens once"):
+        async with sw:
+            pass
+
+
+def test_a_function_that_yields_is_no_workflow() -> None:
+    async def one_by_one(ctx: Any, input: Any) -> Any:
+        yield 1
+
+    def plainly(ctx: Any, input: Any) -> Any:
+        yield 1
+
+    class Callable:
+        async def __call__(self, ctx: Any, input: Any) -> Any:
+            yield 1
+
+    for function in (one_by_one, plainly, functools.partial(one_by_one), Callable()):
+        with pytest.raises(InvalidInput, match="has `yield`"):
+            workflow(name="x")(function)
 
 
 async def test_wrong_arguments_get_named_errors(world: World) -> None:

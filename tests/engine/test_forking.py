@@ -37,8 +37,22 @@ async def test_a_fork_goes_on_from_a_step_with_another_input(world: World) -> No
         assert (record.forked_from, record.input) == (origin.id, {"x": 2})
         same = await sw.fork(origin.id, from_step="c")
         assert await same.result() == [["a", 1], ["b", 1], ["c", 1]]
-        with pytest.raises(StepNotFound):
+        with pytest.raises(StepNotFound, match=r"no step 'nope'\. Its steps are: 'a', 'b', 'c'"):
             await sw.fork(origin.id, from_step="nope")
+
+
+async def test_of_many_steps_ten_are_named_when_one_is_not_found(world: World) -> None:
+    @workflow
+    async def many(ctx: Any, input: Any) -> Any:
+        for _ in range(12):
+            await ctx.step("s", echo, 1)
+
+    async with world([many]) as sw, sw.worker():
+        run = await sw.start("many")
+        await run.result()
+        with pytest.raises(StepNotFound, match=r"'s', 's#2', .*'s#10' and 2 more\.$"):
+            await sw.fork(run.id, from_step="s#13")
+        assert await (await sw.fork(run.id, from_step="s#12")).result() is None
 
 
 async def test_retry_goes_on_from_the_failed_step_with_its_idempotency_key(world: World) -> None:

@@ -296,6 +296,7 @@ async def test_bad_starts_are_refused_with_a_code_and_write_nothing(world: World
             ({"priority": "high"}, InvalidInput),
             ({"concurrency_key": "k", "concurrency_limit": 0}, InvalidInput),
             ({"concurrency_key": "k", "concurrency_limit": -3}, InvalidInput),
+            ({"concurrency_limit": 2}, InvalidInput),
             ({"concurrency_key": ""}, InvalidName),
             ({"idempotency_key": "x" * 300}, InvalidName),
             ({"idempotency_key": "a\x00b"}, InvalidName),
@@ -360,6 +361,8 @@ async def test_a_list_of_runs_can_be_filtered_and_paged(world: World, clock: Any
         page = await sw.list_runs(definition="quick", limit=3)
         seen = [run.id for run in page.items]
         while page.next_cursor:
+            with pytest.raises(InvalidCursor):
+                await sw.list_runs(definition="other", limit=3, cursor=page.next_cursor)
             page = await sw.list_runs(definition="quick", limit=3, cursor=page.next_cursor)
             seen += [run.id for run in page.items]
         assert seen == [run.id for run in reversed(runs)]

@@ -185,7 +185,8 @@ def test_a_run_that_is_not_due_yet_says_when(status: str, code: str, message: st
         (
             _wait("unknown", event="charge.outcome"),
             "Whether step 'unknown' took effect is not known; "
-            "send the signal 'charge.outcome' to decide.",
+            "send the signal 'charge.outcome' to decide, with "
+            '{"action": "retry"}, {"action": "fail"} or {"output": …}.',
             {"event": "charge.outcome"},
         ),
     ],

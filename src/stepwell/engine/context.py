@@ -327,6 +327,7 @@ class Context(Journaling):
         """Whether to take the new way: True in runs that had not come this far before it."""
         check_text(change_id, "A change's id")
         execution = self._execution
+        execution.writer.check_loop()
         if current_step.get() is not None:
             raise ContextMisuse("ctx.patched() cannot be used inside a step function.")
         known = execution.patches.get(change_id)

@@ -60,6 +60,10 @@ class Deliveries:
         self._asked = True
         return self._turn_of(position, SETTLE_TURNS)
 
+    def again(self, position: int) -> asyncio.Future[None]:
+        """The same once more, for a program that gave up what it has to get."""
+        return self._turn_of(position, SETTLE_TURNS)
+
     def recorded(self, position: int) -> asyncio.Future[None] | None:
         """A result has just become durable; what to wait for until its turn has come."""
         if self.outstanding > 1 or not self.idle or self.replaying:

@@ -56,7 +56,8 @@ class Endings:
         except TimeoutError:
             if limit.passed:
                 raise TimeoutError(
-                    f"Run {run_id} has not ended within {timeout:g} s; explain says why."
+                    f"Run {run_id} has not ended within {timeout:g} s; "
+                    f"explain({run_id!r}) says why."
                 ) from None
             raise
 

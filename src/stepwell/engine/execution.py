@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable, Iterable
+import sys
+from collections.abc import Callable, Collection, Iterable
 from typing import Any, Literal, Protocol
 
 from stepwell.engine.deliveries import Deliveries
-from stepwell.engine.keys import Keys
+from stepwell.engine.keys import Keys, mismatch
 from stepwell.engine.turns import Turns
-from stepwell.engine.unwinding import Unwinding
+from stepwell.engine.unwinding import Unwinding, begin_again
 from stepwell.engine.waits import Waits
 from stepwell.engine.writer import Writer, fenced, ignore_outcome
-from stepwell.errors import Fenced, JournalMismatch, NotOpen, StoreUnavailable, Suspended
+from stepwell.errors import Fenced, NotOpen, StoreUnavailable, Suspended
 from stepwell.kernel.changes import (
     Change,
     ClaimedRun,
@@ -24,17 +25,21 @@ from stepwell.kernel.changes import (
     ParkRun,
     RecordStep,
     ReleaseRun,
+    RestRun,
     ResumeRun,
     WaitRow,
     WatchWaits,
 )
-from stepwell.kernel.clock import Clock
+from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.states import REPLAYED
 
 log = logging.getLogger("stepwell.execution")
 
 # Turns of the loop a program is given to begin something else before it counts as waiting.
 PARK_TURNS = 6
+# When a run is looked at that was parked while its program may have been busy with something
+# unseen; later than the program is made to leave memory, in case its worker did not live to that.
+LOOK_SECONDS = 40
 
 State = Literal["active", "parked", "gone"]
 
@@ -54,6 +59,14 @@ class Keeper(Protocol):
 
     def resumed(self, execution: Execution) -> None:
         """The run goes on though it was parked, or was about to be."""
+        ...
+
+    def begins_again(self, run_id: str) -> None:
+        """The run left memory while it was busy with something that is lost now."""
+        ...
+
+    def keeps(self, run_id: str) -> bool:
+        """Whether that has happened to the run before."""
         ...
 
 
@@ -98,9 +111,12 @@ class Execution:
         self._checking = False
         self._turns_left = 0
         self._resuming: asyncio.Task[None] | None = None
+        # Whether the run is parked without its program.
+        self._away = False
+        # What to say of the parked run once its program has turned out to be at rest.
+        self._rest: RestRun | None = None
         # Tasks other than the program's own that are inside an operation.
         self._branches: dict[asyncio.Task[Any], int] = {}
-        self._abandoning: set[asyncio.Task[Any]] = set()
 
     @property
     def departed(self) -> bool:
@@ -122,7 +138,7 @@ class Execution:
         """What the journal holds under this key."""
         row = self.entries.get(key)
         if row is not None and row.kind != kind:
-            raise _mismatch(key, row.kind, kind)
+            raise mismatch(key, row.kind, kind)
         return row
 
     @property
@@ -133,6 +149,11 @@ class Execution:
     def leaving(self) -> BaseException:
         """What an operation raises when the program has to leave."""
         self._leave_quietly()
+        if self._away and not isinstance(sys.exception(), Suspended | asyncio.CancelledError):
+            # No cleanup: a branch that nobody could see wants to go on, and has to be let.
+            self._away = False
+            self._keeper.begins_again(self.run_id)
+            begin_again(self.held, self.writer)
         return Fenced()
 
     def _leave_quietly(self) -> None:
@@ -192,9 +213,7 @@ class Execution:
             raise self.leaving()
 
     async def _resume(self) -> None:
-        self._keeper.resumed(
-            self
-        )  # before it is done: a claim must not take the run for a forgotten one
+        self._keeper.resumed(self)  # first, lest a claim take the run for a forgotten one
         try:
             fence = (await self.writer.submit(ResumeRun(self.held)))[0]
         except (StoreUnavailable, NotOpen):
@@ -234,7 +253,7 @@ class Execution:
         row = self.waits.rows.get(key)
         if row is not None:
             if row.kind != opening.kind:
-                raise _mismatch(key, row.kind, opening.kind)
+                raise mismatch(key, row.kind, opening.kind)
             self.waits.unseen -= 1
             if row.ended_at is not None:
                 return row
@@ -260,14 +279,12 @@ class Execution:
             self._turns_left = PARK_TURNS
 
     def _abandon(self, key: str, opening: OpenWait) -> None:
-        """The program cancelled a wait of its own: nothing may be consumed by it any more."""
+        """The program cancelled a wait of its own: what it consumes is given back."""
         self._to_open.pop(key, None)
         kind = "step" if opening.kind in ("retry", "unknown") else opening.kind
+        # Written with whatever is recorded next, and not before: it may be that all of the
+        # program is being cancelled, and will go on elsewhere as if nothing had happened.
         self.skip(key, opening.seq, kind, opening.created_at)
-        task = asyncio.get_running_loop().create_task(self.record())
-        self._abandoning.add(task)
-        task.add_done_callback(self._abandoning.discard)
-        task.add_done_callback(ignore_outcome)
         self._check_soon()
 
     def news(self, claimed: ClaimedRun) -> None:
@@ -302,33 +319,42 @@ class Execution:
         opening = [change for changes in self._to_open.values() for change in changes]
         self._to_open = {}
         only_waits = self._active == 0 and self.waits.all_open
-        last = ParkRun(self.held, keys) if only_waits else WatchWaits(self.held, keys)
+        last = self._park(keys) if only_waits else WatchWaits(self.held, keys)
         changes: list[Change] = [*self._notes, *opening, last]
         self._notes = []
+        keys_opened = [change.key for change in opening if type(change) is OpenWait]
         submitted = self.writer.submit(*changes)
-        submitted.add_done_callback(lambda done: self._on_opened(done, only_waits))
+        submitted.add_done_callback(lambda done: self._on_opened(done, keys_opened, only_waits))
         if only_waits:
             self.state = "parked"
             self._keeper.parking(self)
 
-    def _on_opened(self, done: asyncio.Future[list[Any]], parks: bool) -> None:
+    def _park(self, keys: list[str]) -> ParkRun:
+        at_rest = self.waits.rests and not self.replaying and not self._keeper.keeps(self.run_id)
+        look_at = None if at_rest else self.clock.now() + LOOK_SECONDS * SECOND
+        self._rest = None if at_rest else RestRun(self.held, keys)
+        return ParkRun(self.held, keys, look_at)
+
+    def _on_opened(
+        self, done: asyncio.Future[list[Any]], keys: Collection[str], parks: bool
+    ) -> None:
         error = None if done.cancelled() else done.exception()
         if done.cancelled() or isinstance(error, StoreUnavailable | NotOpen):
             self.stop()
         elif error is not None:
-            self._refuse_waits(error, parks)
+            self._refuse_waits(error, keys, parks)
         elif fenced(done.result()):
             self.stop()
         elif not self.departed and self._resuming is None:
             self._keeper.opened(self, parks)
 
-    def _refuse_waits(self, error: BaseException, parks: bool) -> None:
+    def _refuse_waits(self, error: BaseException, keys: Collection[str], parks: bool) -> None:
         """The store would not have these waits: their operations fail, as a step would."""
         log.error("Run %s could not open its waits.", self.run_id, exc_info=error)
         if parks and self.state == "parked":  # else it was parked since, and has to be resumed
             self.state = "active"
             self._keeper.resumed(self)
-        self.waits.refuse(error)
+        self.waits.refuse(error, keys)
 
     # -- leaving -------------------------------------------------------------------------
 
@@ -346,14 +372,15 @@ class Execution:
     def suspend(self) -> None:
         """Leave memory: the run is parked, and goes on from its journal another time."""
         self.state = "gone"
+        self._away = True
         rested = self.waits.rests
-        self.waits.refuse(Suspended())
+        self.waits.refuse(Suspended(), self.waits.open_keys)
         if self.task is not None and not self.task.done():
-            unwinding = Unwinding(self.task, self.held, self.writer, rested, self._left_by_wait)
+            unwinding = Unwinding(
+                self.task, self.held, self.writer, rested, self._rest, lambda: self.suspended,
+                lambda: self._keeper.begins_again(self.run_id),
+            )  # fmt: skip
             self._keeper.turns.watch(unwinding)
-
-    def _left_by_wait(self) -> bool:
-        return self.suspended
 
     def release(self) -> asyncio.Future[list[Any]]:
         """Give the run back unfinished."""
@@ -371,11 +398,3 @@ class Execution:
     def take_notes(self) -> list[RecordStep]:
         notes, self._notes = self._notes, []
         return notes
-
-
-def _mismatch(key: str, recorded: str, wanted: str) -> JournalMismatch:
-    return JournalMismatch(
-        f"The journal of this run has a {recorded} where the code now has a {wanted}: {key!r}. "
-        "Give the new code another name, or guard it with ctx.patched().",
-        step=key,
-    )

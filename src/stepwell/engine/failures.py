@@ -10,6 +10,7 @@ from __future__ import annotations
 import importlib
 import traceback
 from functools import cache
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -28,6 +29,7 @@ from stepwell.kernel.codec import describe
 from stepwell.kernel.run import ErrorInfo
 
 MAX_MESSAGE = 20_000
+_ENGINE = str(Path(__file__).parent)
 _encode = msgspec.json.Encoder().encode
 
 
@@ -53,8 +55,12 @@ def describe_failure(error: BaseException, step: str | None) -> str:
 
 
 def trace(error: BaseException) -> str:
-    """Where the error comes from, for the log: also when its text is broken."""
-    return "".join(traceback.format_exception(error)).encode("utf-8", "replace").decode()
+    """Where the error comes from, for the log: from the user's first line on."""
+    where = error.__traceback__
+    while where is not None and where.tb_frame.f_code.co_filename.startswith(_ENGINE):
+        where = where.tb_next
+    lines = traceback.format_exception(type(error), error, where or error.__traceback__)
+    return "".join(lines).encode("utf-8", "replace").decode()  # also when its text is broken
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
@@ -136,6 +142,8 @@ def _class_for(path: str) -> type[StepFailed]:
         if not issubclass(found, Exception) or issubclass(found, StepFailed):
             return StepFailed
         space = {"__module__": found.__module__}
+        if issubclass(found, StepwellError):
+            space["code"] = found.code
         mixed: type[StepFailed] = type(found.__name__, (StepFailed, found), space)
         mixed.__new__(mixed)
     except Exception:

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import os
 import socket
+import uuid
 from pathlib import Path
 
 
 def host_name() -> str:
     """The host, its boot, and the process namespace: within it, process ids can be compared."""
-    boot = _read("/proc/sys/kernel/random/boot_id")
+    # Where the kernel does not tell, the machine: two hosts may well have the same name.
+    boot = _read("/proc/sys/kernel/random/boot_id") or f"{uuid.getnode():x}"
     try:
         namespace = str(Path("/proc/self/ns/pid").readlink())
     except OSError:
@@ -30,6 +32,8 @@ def process_gone(pid: int, started: str) -> bool:
     now = process_started(pid)
     if now and started:
         return now != started
+    if os.name == "nt":  # where asking is the same as interrupting
+        return False
     # Not to be read: gone, a zombie, or hidden from this user. Only the kernel knows which.
     try:
         os.kill(pid, 0)

@@ -34,6 +34,7 @@ class Journaling:
 
     def _begin_own(self, name: str) -> tuple[str, int]:
         """The same for a name of the engine's making, which may be longer than others."""
+        self._execution.writer.check_loop()
         if current_step.get() is not None:
             raise ContextMisuse(
                 f"{name!r} was called inside a step function; durable operations belong in the "
@@ -46,20 +47,35 @@ class Journaling:
         if entry.status == "skipped":
             # The program gave this up before and will do so again; until then it waits.
             await asyncio.get_running_loop().create_future()
-        return await self._in_turn(self._execution.deliveries.replayed(entry.position), entry)
+        deliveries = self._execution.deliveries
+        turn = deliveries.replayed(entry.position)
+        while turn is not None:
+            try:
+                await turn
+                break
+            except asyncio.CancelledError:
+                if self._execution.departed or not self._execution.replaying:
+                    self._give_up(entry)
+                    raise
+                # More was recorded after it, so the program has seen this result: a timer of its
+                # own runs out only because the replay is slow.
+                turn = deliveries.again(entry.position)
+        return self._outcome(entry)
 
     async def _settled(self, entry: JournalRow) -> Any:
-        return await self._in_turn(self._execution.deliveries.recorded(entry.position), entry)
-
-    async def _in_turn(self, turn: asyncio.Future[None] | None, entry: JournalRow) -> Any:
+        turn = self._execution.deliveries.recorded(entry.position)
         if turn is not None:
             try:
                 await turn
             except asyncio.CancelledError:
-                if not self._execution.departed:
-                    self._execution.skip(entry.key, entry.seq, entry.kind, entry.started_at)
+                self._give_up(entry)
                 raise
         return self._outcome(entry)
+
+    def _give_up(self, entry: JournalRow) -> None:
+        """The program cancelled the operation before it had the result."""
+        if not self._execution.departed:
+            self._execution.skip(entry.key, entry.seq, entry.kind, entry.started_at)
 
     def _outcome(self, entry: JournalRow) -> Any:
         anchor.set(entry.key)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from stepwell.errors import JournalMismatch
+
 
 class Keys:
     """Repeated names are numbered in order of call: `charge`, `charge#2`, `charge#3`."""
@@ -22,3 +24,12 @@ class Keys:
         count = self._moments[anchor] = self._moments.get(anchor, 0) + 1
         self._seq += 1
         return f"now:{count}:{anchor}", self._seq
+
+
+def mismatch(key: str, recorded: str, wanted: str) -> JournalMismatch:
+    """The error for code that does something else under a key than it did before."""
+    return JournalMismatch(
+        f"The journal of this run has a {recorded} where the code now has a {wanted}: {key!r}. "
+        "Give the new code another name, or guard it with ctx.patched().",
+        step=key,
+    )

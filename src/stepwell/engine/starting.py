@@ -10,10 +10,10 @@ from stepwell.errors import InvalidInput, UnknownDefinition
 from stepwell.kernel.changes import EmitEvent, SendSignal, StartRun
 from stepwell.kernel.clock import SECOND, Clock, to_micros
 from stepwell.kernel.codec import encode
-from stepwell.kernel.durations import Duration, seconds
+from stepwell.kernel.durations import Duration, check_deadline, seconds
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.limits import definition_limit, key_limit
-from stepwell.kernel.names import check_count, check_run_id, check_text
+from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_text
 from stepwell.kernel.programs import code_program
 from stepwell.store import DefinitionRow, Store
 
@@ -73,6 +73,10 @@ class Starter:
                 f"A start has no option {', '.join(sorted(unknown))}; "
                 f"it has {', '.join(sorted(StartOptions.__annotations__))}."
             )
+        if "concurrency_limit" in options and options.get("concurrency_key") is None:
+            raise InvalidInput("concurrency_limit needs a concurrency_key, whose runs it counts.")
+        if (deadline := options.get("deadline")) is not None:
+            check_deadline(deadline)
         change = await self._prepare(definition, input, parent_deadline_at, **options)
         change.parent_run_id = parent_run_id
         return change
@@ -189,7 +193,8 @@ class Starter:
             id=self._ids.new(),
             workspace_id=self._workspace_id,
             run_id=check_run_id(run_id),
-            type=check_text(type, "A signal's name"),
+            # Also `resolve:` and the key of a step, which may be a long name with a number.
+            type=check_text(type, "A signal's name", MAX_LENGTH + 50),
             payload=encode(payload, "The signal's payload", self._max_bytes),
             created_at=self._clock.now(),
         )

@@ -22,6 +22,7 @@ from stepwell.errors import (
 from stepwell.kernel.changes import Change, JournalRow, LogAttempt, OpenWait, RecordStep
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.codec import encode_result
+from stepwell.kernel.crashes import SUSPECT
 from stepwell.kernel.retry import Retry
 
 log = logging.getLogger("stepwell.step")
@@ -87,7 +88,8 @@ class StepCall:
                 await self._back_off(0)
         while True:
             began = execution.clock.now()
-            if self._on_unknown is not None:
+            # One of a run that may have taken its workers down is to be known by name.
+            if self._on_unknown is not None or execution.claimed.attempt > SUSPECT:
                 await execution.record(self.in_progress())
             else:
                 execution.writer.begun(self)

@@ -80,10 +80,11 @@ class Waits:
             return self.next_due_at
         return None
 
-    def refuse(self, error: BaseException) -> None:
-        """End every wait of the program's with this error."""
-        for future in self._futures.values():
-            if not future.done():
+    def refuse(self, error: BaseException, keys: Iterable[str]) -> None:
+        """End these waits of the program's with this error."""
+        for key in keys:
+            future = self._futures.get(key)
+            if future is not None and not future.done():
                 future.set_exception(error)
                 future.exception()  # nobody need be left who looks at it
 

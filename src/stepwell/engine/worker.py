@@ -74,6 +74,8 @@ class Worker:
         self._ending: set[str] = set()
         self._parking: dict[str, Execution] = {}
         self._warm: dict[str, tuple[Execution, Timer]] = {}
+        # Runs that are kept warm though there are many: they lost something by leaving before.
+        self._kept: set[str] = set()
         self._stopping = True
         self._claims = Claims(store, writer, self)
         self.turns = Turns()
@@ -206,9 +208,12 @@ class Worker:
             await sleep(self._clock, CHECK_SECONDS)
             self._claims.sweep_if_idle()
             held = [(e.held.run_id, e.held.owner, e.held.fence) for e in self._active.values()]
-            if not held:
-                continue
             try:
+                for run_id in await self._store.ended(list(self._warm)) if self._warm else ():
+                    if run_id in self._warm:
+                        self.let_go(run_id)
+                if not held:
+                    continue
                 fences = {run_id: fence for run_id, _, fence in held}
                 for run_id in await self._store.lost(held):
                     execution = self._active.get(run_id)
@@ -308,6 +313,7 @@ class Worker:
 
     async def _end(self, execution: Execution, end: EndRun) -> None:
         self._cancelled_themselves.pop(execution.run_id, None)
+        self._kept.discard(execution.run_id)
         ended = self._writer.submit(*execution.take_notes(), end)
         self._ending.add(execution.run_id)
         self._forget(execution)  # frees the slot, so that the next claim shares this commit
@@ -342,13 +348,17 @@ class Worker:
         if not parks or self._parking.pop(execution.run_id, None) is None:
             return
         now = self._clock.now()
-        # Kept for a moment if its program may be needed again soon.
+        # Kept for a moment if its program may be needed again soon, and for longer if something
+        # would be lost: one that had to begin again because of that would do so for ever.
         at = execution.waits.sleeps_until
-        far = execution.waits.rests and at is not None and at > now + WARM_SECONDS * SECOND
-        if far or self._stopping or len(self._warm) >= self._concurrency:
+        kept = execution.run_id in self._kept
+        rests = execution.waits.rests and not kept
+        far = rests and at is not None and at > now + WARM_SECONDS * SECOND
+        full = len(self._warm) >= self._concurrency and not kept
+        if far or self._stopping or full:
             execution.suspend()
         else:
-            warm = WARM_SECONDS if execution.waits.rests else BRANCHES_WARM_SECONDS
+            warm = WARM_SECONDS if rests else BRANCHES_WARM_SECONDS
             cooling = now + int(warm * SECOND)
             timer = self._clock.call_at(cooling, lambda: self._cool(execution))
             self._warm[execution.run_id] = (execution, timer)
@@ -357,6 +367,13 @@ class Worker:
         """A program that had been parked went on by itself."""
         self._forget_waiting(execution.run_id)
         self._active[execution.run_id] = execution
+
+    def begins_again(self, run_id: str) -> None:
+        """Leaving memory cost this run something; it is kept the next time."""
+        self._kept.add(run_id)
+
+    def keeps(self, run_id: str) -> bool:
+        return run_id in self._kept
 
     def _forget_waiting(self, run_id: str) -> Execution | None:
         """The program in memory of a run that is parked or about to be; it is forgotten here."""
@@ -376,6 +393,7 @@ class Worker:
     def let_go(self, run_id: str) -> None:
         """The run was cancelled, ended or taken over: interrupt its program."""
         execution = self._active.pop(run_id, None) or self._forget_waiting(run_id)
+        self._kept.discard(run_id)
         if execution is not None:
             execution.stop()
             self._claims.soon()

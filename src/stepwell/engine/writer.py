@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
-from stepwell.errors import ChangeBlocked, NotOpen, StoreUnavailable
+from stepwell.errors import ChangeBlocked, ContextMisuse, NotOpen, StoreUnavailable
 from stepwell.kernel.changes import (
     FENCED,
     GROUP_BITS,
@@ -15,14 +15,16 @@ from stepwell.kernel.changes import (
     Change,
     ClaimRuns,
     Committed,
+    ParkRun,
     RecordStep,
+    WatchWaits,
 )
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.store import Store
 
 log = logging.getLogger("stepwell.writer")
 
-# More changes than this wait for the next commit, so that a flood cannot hold up the loop.
+# More units than this wait for the next commit, so that a flood cannot hold up the loop.
 MAX_BATCH = 2000
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 FIRST_BLOCKED, LONGEST_BLOCKED = 1.0, 15.0
@@ -41,22 +43,33 @@ class InProgress(Protocol):
 class Unit:
     """Changes that stand or fall together, and who waits for them."""
 
-    __slots__ = ("changes", "followers", "future", "pause")
+    __slots__ = ("changes", "followers", "future", "opens", "pause")
 
     def __init__(self, changes: tuple[Change, ...], future: asyncio.Future[list[Any]]) -> None:
         self.changes = changes
         self.future = future
+        # Whether it is the one by which a run begins to wait.
+        self.opens = bool(changes) and type(changes[-1]) in (ParkRun, WatchWaits)
         # How long it was put off last, in seconds, because something else was in its way.
         self.pause = 0.0
         # Units of the same runs that were submitted since; they must not overtake this one.
         self.followers: list[Unit] = []
 
-    def concerns(self, other: Unit) -> bool:
-        return not self._run_ids().isdisjoint(other._run_ids())
+    def concerns(self, run_ids: Collection[str]) -> bool:
+        return not self.run_ids.isdisjoint(run_ids)
 
-    def _run_ids(self) -> set[str]:
-        held = (getattr(change, "held", None) for change in self.changes)
-        return {each.run_id for each in held if each is not None}
+    @property
+    def run_ids(self) -> set[str]:
+        """The runs it is about."""
+        return {
+            run_id
+            for change in self.changes
+            for run_id in (
+                getattr(getattr(change, "held", None), "run_id", None),
+                getattr(change, "run_id", None),
+            )
+            if run_id is not None
+        }
 
     def refuse(self, error: Exception) -> None:
         if not self.future.done():
@@ -78,33 +91,54 @@ class Writer:
         self._begun_timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
         self._batches = 0
+        self._loop: asyncio.AbstractEventLoop | None = None
         self.closed = True
 
     def open(self) -> None:
+        self._loop = asyncio.get_running_loop()
         self.closed = False
 
     def check_open(self) -> None:
         if self.closed:
-            raise NotOpen("This Stepwell is not open; use it inside `async with Stepwell(…) as …`.")
+            raise _not_open()
+        self.check_loop()
+
+    def check_loop(self) -> asyncio.AbstractEventLoop:
+        """The loop all of this belongs to; raises if it is not the one that runs here."""
+        loop = asyncio.get_running_loop()
+        if loop is not self._loop:
+            raise ContextMisuse(
+                "This Stepwell was opened in another event loop, and its runs live there. From a "
+                "thread, hand the call over with asyncio.run_coroutine_threadsafe()."
+            )
+        return loop
 
     def submit(self, *changes: Change) -> asyncio.Future[list[Any]]:
         """Ask for changes; the future has their outcomes once they are durable."""
-        future: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
         if self.closed:
-            future.set_exception(NotOpen("This Stepwell is closed, or was not opened yet."))
-            return future
+            refused: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+            refused.set_exception(_not_open())
+            return refused
+        future: asyncio.Future[list[Any]] = self.check_loop().create_future()
         self._add(Unit(changes, future))
         return future
 
     def _add(self, unit: Unit) -> None:
-        if self._put_off or self._retried:
-            for earlier in (*self._put_off, *self._retried):
-                if earlier is not unit and earlier.concerns(unit):
-                    earlier.followers.append(unit)  # what happens to one run stays in order
-                    return
+        if self._follows(unit):
+            return
         self._pending.append(unit)
         if self._task is None:
             self._task = asyncio.get_running_loop().create_task(self._commit_all())
+
+    def _follows(self, unit: Unit) -> bool:
+        """Whether a unit of the same run was put off: what happens to one run stays in order."""
+        if self._put_off or self._retried:
+            run_ids = unit.run_ids
+            for earlier in (*self._put_off, *self._retried):
+                if earlier is not unit and earlier.concerns(run_ids):
+                    earlier.followers.append(unit)
+                    return True
+        return False
 
     def begun(self, step: InProgress) -> None:
         """A step has begun: say so, unless it ends within the blink of an eye."""
@@ -125,7 +159,7 @@ class Writer:
             self.submit(step.in_progress()).add_done_callback(ignore_outcome)
 
     async def drained(self) -> None:
-        """Wait until everything submitted before is durable, so that a read sees it."""
+        """Wait until all that was submitted before is durable, or put off; a read then sees it."""
         self.check_open()
         if self._begun_timer is not None:
             self._begun_timer.cancel()
@@ -144,7 +178,7 @@ class Writer:
             await asyncio.wait([self._task], timeout=CLOSE_SECONDS)
             if self._task is not None:
                 self._task.cancel()
-        for unit in (*self._pending, *self._put_off):
+        for unit in (*self._pending, *self._put_off, *self._retried):
             for each in (unit, *unit.followers):
                 each.refuse(_closed())
         for timer in self._put_off.values():
@@ -172,7 +206,28 @@ class Writer:
             put_off = (i for i, unit in enumerate(self._pending[:size]) if unit in self._retried)
             size = max(next(put_off, size), 1)
         units, self._pending = self._pending[:size], self._pending[size:]
-        return units
+        return self._in_order(units) if any(unit.opens for unit in units) else units
+
+    def _in_order(self, units: list[Unit]) -> list[Unit]:
+        """Hold back what runs asked for after they began to wait: it goes with the next batch.
+
+        A store applies a batch kind by kind, and waits after journal entries. A wait that was
+        given up at once would be opened after it was settled, and stay open for ever.
+        """
+        opened: set[str] = set()
+        batch: list[Unit] = []
+        later: list[Unit] = []
+        for unit in units:
+            run_ids = unit.run_ids
+            # Whoever waits until all is durable comes after what is held back.
+            if unit.concerns(opened) or (later and not unit.changes):
+                later.append(unit)
+            else:
+                batch.append(unit)
+                if unit.opens:
+                    opened |= run_ids
+        self._pending[:0] = later
+        return batch
 
     async def _commit(self, units: list[Unit]) -> None:
         batch = [change for unit in units for change in unit.changes]
@@ -181,7 +236,7 @@ class Writer:
             try:
                 committed = await self._apply(batch)
             except Exception as error:
-                await self._commit_piecewise(units, error)
+                await self._commit_apart(units, error)
                 return
             try:
                 self._heard(batch, committed)
@@ -195,6 +250,8 @@ class Writer:
             end = start + len(unit.changes)
             if not unit.future.done():
                 unit.future.set_result(outcomes[start:end])
+            if unit in self._retried:
+                self._go_on_after(unit)
             start = end
 
     def _number(self, batch: list[Change]) -> None:
@@ -235,17 +292,31 @@ class Writer:
                 await sleep(self._store.clock, pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _commit_piecewise(self, units: list[Unit], error: Exception) -> None:
-        """One bad change must not fail its neighbours: halve until it stands alone."""
-        if len(units) == 1:
-            if isinstance(error, ChangeBlocked) and not self.closed:
-                self._try_later(units[0])
+    async def _commit_apart(self, units: list[Unit], error: Exception) -> None:
+        """One bad change must not fail its neighbours: it is put off, or refused, alone."""
+        blocked = isinstance(error, ChangeBlocked) and not self.closed
+        run_ids = error.run_ids if isinstance(error, ChangeBlocked) else ()
+        if blocked and (len(units) == 1 or any(unit.concerns(run_ids) for unit in units)):
+            await self._put_off_those(units, run_ids)
+        elif len(units) == 1:
+            units[0].refuse(error)
+            self._go_on_after(units[0])
+        else:
+            middle = len(units) // 2
+            await self._commit(units[:middle])
+            await self._commit([unit for unit in units[middle:] if not self._follows(unit)])
+
+    async def _put_off_those(self, units: list[Unit], run_ids: Collection[str]) -> None:
+        """Put off the units of these runs, or the only one there is; commit the others."""
+        others = []
+        for unit in units:
+            if self._follows(unit):
+                continue
+            if len(units) == 1 or unit.concerns(run_ids):
+                self._try_later(unit)
             else:
-                units[0].refuse(error)
-            return
-        middle = len(units) // 2
-        await self._commit(units[:middle])
-        await self._commit(units[middle:])
+                others.append(unit)
+        await self._commit(others)
 
     def _try_later(self, unit: Unit) -> None:
         """The others go on meanwhile, though each try holds them up for a moment."""
@@ -266,7 +337,6 @@ class Writer:
     def _try_again(self, unit: Unit) -> None:
         del self._put_off[unit]
         self._retried[unit] = None
-        unit.future.add_done_callback(lambda _: self._go_on_after(unit))
         self._add(unit)
 
     def _go_on_after(self, unit: Unit) -> None:
@@ -275,6 +345,12 @@ class Writer:
         followers, unit.followers = unit.followers, []
         for each in followers:
             self._add(each)
+
+
+def _not_open() -> NotOpen:
+    return NotOpen(
+        "This Stepwell is closed, or was not opened yet; use it inside `async with Stepwell(…)`."
+    )
 
 
 def _closed() -> StoreUnavailable:

@@ -116,6 +116,16 @@ class ParkRun(msgspec.Struct, gc=False):
 
     held: Held
     keys: list[str]
+    # When to take it up again all the same: its program may be busy with something unseen, which
+    # is lost with its worker.
+    look_at: int | None = None
+
+
+class RestRun(msgspec.Struct, gc=False):
+    """A parked run that was seen to do nothing but wait: there is no need to look at it before."""
+
+    held: Held
+    keys: list[str]
 
 
 class WatchWaits(msgspec.Struct, gc=False):
@@ -208,6 +218,7 @@ Change = (
     | LogAttempt
     | OpenWait
     | ParkRun
+    | RestRun
     | WatchWaits
     | ResumeRun
     | ReleaseRun

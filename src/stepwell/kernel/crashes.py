@@ -9,8 +9,8 @@ from stepwell.kernel.clock import SECOND
 
 # A step that takes its worker down so often in a row, without any progress, fails its run.
 CRASH_LIMIT = 5
-# From this many on a run is a suspect: suspects are taken up one after the other, so that the
-# next crash tells them apart.
+# From this many on a run is a suspect: a claim takes up one at a time, so that the next crash
+# tells them apart.
 SUSPECT = 3
 APART_SECONDS = 5
 
@@ -52,10 +52,15 @@ def judge(stopped: Sequence[Stopped], now: int) -> list[Verdict]:
     for crashes, run in counted:
         due_at = now
         if SUSPECT <= crashes < CRASH_LIMIT:
-            due_at += suspects * APART_SECONDS * SECOND
+            due_at = set_apart(suspects, now)
             suspects += 1
         verdicts.append(Verdict(run.run_id, crashes, run.progress, due_at))
     return verdicts
+
+
+def set_apart(number: int, now: int) -> int:
+    """When the suspect of this number, of several that could be taken up now, is to be."""
+    return now + number * APART_SECONDS * SECOND
 
 
 def _is_suspect(run: Stopped) -> bool:

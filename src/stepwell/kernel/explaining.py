@@ -52,6 +52,8 @@ def explain(facts: RunFacts) -> Explanation:
     if facts.status in ENDED:
         return _ended(facts)
     if facts.blocked_on is not None and facts.due_at is None:
+        if not any(worker.alive and facts.program in worker.programs for worker in facts.workers):
+            return _unclaimed(facts)  # who cannot be executed is not called up
         what = describe_limit(facts.blocked_on)
         return Explanation(
             "slot",
@@ -149,7 +151,8 @@ def _waiting(facts: RunFacts) -> Explanation:
         "child": f"Waiting in {first.key!r} for the run {first.child_run_id}.",
         "retry": f"Step {first.key!r} failed and is tried again at {shown(first.due_at or 0)}.",
         "unknown": f"Whether step {first.key!r} took effect is not known; "
-        f"send the signal {first.event!r} to decide.",
+        f"send the signal {first.event!r} to decide, with "
+        '{"action": "retry"}, {"action": "fail"} or {"output": …}.',
     }[first.kind]
     details = {
         "step": first.key,

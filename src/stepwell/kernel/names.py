@@ -22,12 +22,14 @@ def show(value: Any) -> str:
     return text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…"
 
 
-def check_text(value: Any, what: str) -> str:
+def check_text(value: Any, what: str, longest: int = MAX_LENGTH) -> str:
     """A short text without control characters."""
     if not isinstance(value, str) or not value.strip():
-        raise InvalidName(f"{what} must be a text that is not empty, not {show(value)}.")
-    if len(value) > MAX_LENGTH:
-        raise InvalidName(f"{what} has {len(value)} characters; at most {MAX_LENGTH} are allowed.")
+        name = getattr(value, "name", None)
+        hint = f" Pass its name, {show(name)}." if isinstance(name, str) else ""
+        raise InvalidName(f"{what} must be a text that is not empty, not {show(value)}.{hint}")
+    if len(value) > longest:
+        raise InvalidName(f"{what} has {len(value)} characters; at most {longest} are allowed.")
     if not value.isprintable():
         raise InvalidName(f"{what} {show(value)} has control characters.")
     return value

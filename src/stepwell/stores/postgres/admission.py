@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import asyncpg
 
 from stepwell.kernel.changes import Committed
-from stepwell.stores.postgres.limits import slots_taken, wake_queued
+from stepwell.stores.postgres.limits import ANSWERABLE, slots_taken, wake_queued
 from stepwell.stores.postgres.locking import limit_name
 
 Own = dict[str, list[tuple[str, int]]]
@@ -52,9 +52,9 @@ async def admit(
 async def _limits(
     db: asyncpg.Connection, run_ids: Sequence[str]
 ) -> tuple[dict[str, str | None], Own]:
-    """For each run the limit that called it up, and the limits in which it needs a slot."""
+    """For each run the limit that counts its call, and the limits in which it needs a slot."""
     rows = await db.fetch(
-        """SELECT r.id, r.blocked_on, l.limit_key, l.capacity
+        f"""SELECT r.id, CASE WHEN {ANSWERABLE} THEN r.blocked_on END, l.limit_key, l.capacity
            FROM runs r LEFT JOIN LATERAL (
                SELECT limit_key, capacity FROM limits WHERE run_id = r.id AND slot = r.id
                   AND capacity IS NOT NULL AND NOT admitted OFFSET 0) l ON true

@@ -22,6 +22,7 @@ from stepwell.kernel.changes import (
     ParkRun,
     RecordStep,
     ReleaseRun,
+    RestRun,
     ResumeRun,
     SendSignal,
     StartRun,
@@ -69,9 +70,10 @@ async def _apply(db: asyncpg.Connection, batch: Sequence[Change], expectant: boo
     ends = [change for change in batch if type(change) is EndRun]
     if len(ends) == len(batch):
         return await _apply_ends(db, ends)
-    if len(batch) == 1 and isinstance(ask := batch[0], ClaimRuns) and not expectant:
+    alone = batch[0] if len(batch) == 1 else None
+    if isinstance(alone, ClaimRuns) and not (expectant or alone.resent):
         # Most claims find nothing, and to find nothing takes one trip and no transaction.
-        nothing = await peek(db, ask)
+        nothing = await peek(db, alone)
         if nothing is not None:
             return Committed([nothing])
     if pair := start_with_claim(batch):
@@ -206,7 +208,7 @@ def _drop_fenced(by_kind: dict[type[Any], Found], locked: Locked, done: Committe
 
 def _is_fenced(change: Change, locked: Locked) -> bool:
     held: Held | None = getattr(change, "held", None)
-    if held is None or type(change) is ResumeRun:  # a parked run is held by nobody
+    if held is None or type(change) in (ResumeRun, RestRun):  # a parked run is held by nobody
         return False
     run = locked.get(held.run_id)
     return run is None or run[1] != held.owner or run[2] != held.fence
@@ -221,6 +223,7 @@ _ORDER: list[tuple[type[Any], Any]] = [
     (EmitEvent, waiting.emit_events),
     (EndRun, end_runs),
     (ParkRun, waiting.park_runs),
+    (RestRun, waiting.rest_runs),
     (WatchWaits, waiting.watch_waits),
     (ResumeRun, waiting.resume_runs),
     (ReleaseRun, waiting.release_runs),

@@ -14,6 +14,7 @@ from stepwell.kernel.changes import (
     JournalRow,
     WaitRow,
 )
+from stepwell.kernel.crashes import SUSPECT, set_apart
 from stepwell.stores.postgres.admission import admit
 from stepwell.stores.postgres.columns import pack_texts, texts
 
@@ -93,10 +94,10 @@ async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Clai
     # Looked for first: what is picked below is not known to the worker yet either.
     forgotten = await _forgotten(db, ask) if ask.sweep or ask.resent else []
     rows = await _pick(db, ask)
-    leased, next_at, seen, locked, limited, news = rows[0][:6]
+    leased, next_at, seen, locked, limited, suspects, news = rows[0][:7]
     if not leased:
         return Claimed([], None, lease_lost=True)
-    found: list[Any] = sorted((row[6:] for row in rows if row[6] is not None), key=_order)
+    found: list[Any] = sorted((row[7:] for row in rows if row[7] is not None), key=_order)
     # Whether others were at work on something that is due: they may leave some of it.
     passed_over = seen > 0 and locked == 0
     called = Committed([])
@@ -104,8 +105,10 @@ async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Clai
         admitted, busy = await admit(db, limited, ask.now, called)
         found += await _take(db, ask, admitted)
         passed_over = passed_over or busy
-    found += await _take(db, ask, forgotten)
-    if news:
+    found += await _take(db, ask, [*suspects[:1], *forgotten])
+    if len(suspects) > 1:
+        next_at = await _set_apart(db, suspects[1:], ask.now)
+    if news or ask.resent:
         told = await _nudge(db, ask)
         found = told + found
         passed_over = passed_over or len(told) < news
@@ -122,8 +125,8 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
     """Take due runs in order of priority, then of time; those that have limits are only locked.
 
     Each row begins with whether the worker has its lease, when to look again, how many
-    candidates there were, how many of them could be locked, those of these that have limits,
-    and of how many runs that the worker holds there is news.
+    candidates there were, how many of them could be locked, those of these that have limits or
+    are suspects, and of how many runs that the worker holds there is news.
     """
     return await db.fetch(
         f"""WITH RECURSIVE {LANES}, due AS MATERIALIZED (
@@ -141,18 +144,21 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
                    AND EXISTS (SELECT FROM due) FOR KEY SHARE
             ), picked AS MATERIALIZED (
                 -- Locked one by one, until there are enough.
-                SELECT r.id, r.queues FROM due d CROSS JOIN LATERAL (
-                    SELECT id, limited AND status = 'pending' AS queues FROM runs
+                SELECT r.id, r.queues, r.suspect FROM due d CROSS JOIN LATERAL (
+                    SELECT id, limited AND status = 'pending' AS queues,
+                           crashes >= {SUSPECT} AS suspect FROM runs
                     WHERE id = d.id AND owner IS NULL AND {_DUE}
                     FOR UPDATE SKIP LOCKED) r
                 WHERE EXISTS (SELECT FROM lease) LIMIT $5
             ), taken AS (
-                {_TAKE} WHERE r.id = ANY(ARRAY(SELECT id FROM picked WHERE NOT queues))
+                {_TAKE} WHERE r.id = ANY(ARRAY(
+                    SELECT id FROM picked WHERE NOT queues AND NOT suspect))
                 RETURNING false AS nudge, {_COLUMNS}
             )
             SELECT m.*, c.* FROM (
                 SELECT {LEASED}, {NEXT_AT}, (SELECT count(*) FROM due),
                     (SELECT count(*) FROM picked), ARRAY(SELECT id FROM picked WHERE queues),
+                    ARRAY(SELECT id FROM picked WHERE suspect),
                     (SELECT count(*) FROM runs
                      WHERE {_NEWS} AND id = ANY({texts("$7")}))
             ) m LEFT JOIN (
@@ -179,13 +185,30 @@ async def _forgotten(db: asyncpg.Connection, ask: ClaimRuns) -> list[str]:
     return [row[0] for row in rows]
 
 
+async def _set_apart(db: asyncpg.Connection, suspects: list[str], now: int) -> int:
+    """Leave locked suspects for later, one after the other; when the first of them is due."""
+    times = [set_apart(number, now) for number in range(1, len(suspects) + 1)]
+    await db.fetch(
+        """UPDATE runs r SET due_at = g.due_at
+           FROM unnest($1::text[], $2::bigint[]) AS g (id, due_at)
+           WHERE r.id = ANY($1) AND r.id = g.id""",
+        suspects,
+        times,
+    )
+    return times[0]
+
+
 async def _nudge(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
     """Held runs of which some wait has ended, unless somebody is just changing them."""
+    news = _NEWS
+    if ask.resent:  # the first answer may have told of them, and was lost
+        news = f"""owner = $1 AND ({_DUE} OR (
+            SELECT count(*) FROM waits WHERE run_id = runs.id AND ended_at IS NOT NULL) > 0)"""
     return await db.fetch(
         f"""WITH found AS (
                 UPDATE runs r SET due_at = NULL WHERE r.id = ANY(ARRAY(
                     SELECT id FROM runs
-                    WHERE {_NEWS} AND id = ANY({texts("$3")})
+                    WHERE {news} AND id = ANY({texts("$3")})
                     FOR UPDATE SKIP LOCKED))
                 RETURNING true AS nudge, {_COLUMNS})
             SELECT f.*, {_INPUT} FROM found f""",

@@ -52,6 +52,8 @@ class Line:
         self._written, self._plan_at = 0, FIRST_PLANS
 
     async def get(self) -> asyncpg.Connection:
+        if self._db is not None and self._db.is_in_transaction():
+            self.drop()  # whoever began it is gone: what comes next must not end up in it
         if self._db is None or self._db.is_closed():
             self._db = None
             self._db = await self._address.connect(**self._settings)

@@ -11,15 +11,20 @@ import asyncpg
 
 from stepwell.kernel.changes import Committed
 
-# Slots in use: those of runs at work, and those of runs called up but not yet claimed.
-TAKEN = """(SELECT count(DISTINCT l.slot) FROM limits l
-            WHERE l.limit_key = k.key AND l.admitted AND l.capacity IS NOT NULL)
-         + (SELECT count(r.due_at) FROM runs r WHERE r.blocked_on = k.key)"""
+# Whether some worker could execute the run `r`; only such a run is called up, and a call that
+# nobody is left to answer holds no slot.
+ANSWERABLE = "EXISTS (SELECT FROM workers w WHERE w.programs::jsonb ? r.program)"
 
-# What the run at the head of the queue says the limit's capacity is.
-CAPACITY = """(SELECT (SELECT capacity FROM limits WHERE run_id = r.id AND limit_key = k.key)
-               FROM runs r WHERE r.blocked_on = k.key AND r.due_at IS NULL
-               ORDER BY r.priority DESC, r.id LIMIT 1)"""
+# Slots in use: those of runs at work, and those of runs called up but not yet claimed.
+TAKEN = f"""(SELECT count(DISTINCT l.slot) FROM limits l
+             WHERE l.limit_key = k.key AND l.admitted AND l.capacity IS NOT NULL)
+          + (SELECT count(*) FROM runs r
+             WHERE r.blocked_on = k.key AND r.due_at IS NOT NULL AND {ANSWERABLE})"""
+
+# What the first run in the queue says the limit's capacity is.
+CAPACITY = f"""(SELECT (SELECT capacity FROM limits WHERE run_id = r.id AND limit_key = k.key)
+                FROM runs r WHERE r.blocked_on = k.key AND r.due_at IS NULL AND {ANSWERABLE}
+                ORDER BY r.priority DESC, r.id LIMIT 1)"""
 
 
 async def slots_taken(db: asyncpg.Connection, keys: Collection[str]) -> dict[str, int]:
@@ -48,8 +53,8 @@ async def wake_queued(
 async def _first_in_queue(db: asyncpg.Connection, key: str, taken: int, room: int) -> list[str]:
     # A queued run that somebody has locked is passed over: waiting here would be out of order.
     rows = await db.fetch(
-        """SELECT r.id, (SELECT capacity FROM limits WHERE run_id = r.id AND limit_key = $1)
-           FROM runs r WHERE r.blocked_on = $1 AND r.due_at IS NULL
+        f"""SELECT r.id, (SELECT capacity FROM limits WHERE run_id = r.id AND limit_key = $1)
+           FROM runs r WHERE r.blocked_on = $1 AND r.due_at IS NULL AND {ANSWERABLE}
            ORDER BY r.priority DESC, r.id LIMIT $2 FOR UPDATE OF r SKIP LOCKED""",
         key,
         room,

@@ -43,8 +43,9 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> None:
                    (SELECT array_agg(id) FROM (
                         SELECT id FROM runs WHERE expires_at <= $1
                         ORDER BY expires_at LIMIT $2) r),
-                   (SELECT array_agg(k.key) FROM (SELECT key FROM queues LIMIT 1000) k
-                    WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY})""",
+                   (SELECT array_agg(key) FROM (
+                        SELECT k.key FROM queues k
+                        WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY} LIMIT $2) q)""",
         now,
         SWEEP_LIMIT,
     )

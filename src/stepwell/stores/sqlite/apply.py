@@ -21,6 +21,7 @@ from stepwell.kernel.changes import (
     ParkRun,
     RecordStep,
     ReleaseRun,
+    RestRun,
     ResumeRun,
     SendSignal,
     StartRun,
@@ -64,8 +65,8 @@ def _apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
 
 
 def _holds(change: Change) -> Held | None:
-    """The proof a change is checked by; a parked run is held by nobody, so resuming has none."""
-    return None if type(change) is ResumeRun else getattr(change, "held", None)
+    """The proof a change is checked by; what is said of a parked run, held by nobody, has none."""
+    return None if type(change) in (ResumeRun, RestRun) else getattr(change, "held", None)
 
 
 def _fenced(db: apsw.Connection, batch: Sequence[Change]) -> set[tuple[str, str, int]]:
@@ -129,9 +130,21 @@ _NEXT_DUE = """(SELECT CASE WHEN count(w.ended_at) > 0 THEN min(w.created_at) EL
 def _park_runs(db: apsw.Connection, found: list[tuple[int, ParkRun]], done: Committed) -> None:
     run(
         db,
-        f"""UPDATE runs SET status = 'waiting', owner = NULL, crashes = 0, due_at = {_NEXT_DUE}
+        f"""UPDATE runs SET status = 'waiting', owner = NULL, crashes = 0,
+                due_at = coalesce(min({_NEXT_DUE}, p.value->>2), {_NEXT_DUE}, p.value->>2)
             FROM json_each(?) p WHERE runs.id = p.value->>0""",
-        pack([(c.held.run_id, c.keys) for _, c in found]),
+        pack([(c.held.run_id, c.keys, c.look_at) for _, c in found]),
+    )
+    _tell_if_ended(db, [c.held.run_id for _, c in found], done)
+
+
+def _rest_runs(db: apsw.Connection, found: list[tuple[int, RestRun]], done: Committed) -> None:
+    run(
+        db,
+        f"""UPDATE runs SET due_at = {_NEXT_DUE} FROM json_each(?) p
+            WHERE runs.id = p.value->>0 AND runs.fence = p.value->>2
+              AND runs.status = 'waiting' AND runs.owner IS NULL""",
+        pack([(c.held.run_id, c.keys, c.held.fence) for _, c in found]),
     )
     _tell_if_ended(db, [c.held.run_id for _, c in found], done)
 
@@ -231,6 +244,7 @@ _ORDER: list[tuple[type[Any], Any]] = [
     (EmitEvent, waiting.emit_events),
     (EndRun, _end_runs),
     (ParkRun, _park_runs),
+    (RestRun, _rest_runs),
     (WatchWaits, _watch_waits),
     (ResumeRun, _resume_runs),
     (ReleaseRun, _release_runs),

@@ -14,9 +14,9 @@ from stepwell.kernel.changes import (
     JournalRow,
     WaitRow,
 )
-from stepwell.kernel.crashes import Stopped, judge
+from stepwell.kernel.crashes import SUSPECT, Stopped, judge, set_apart
 from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, ttl_error
-from stepwell.stores.sqlite.ending import finish, slots_taken, wake_queued
+from stepwell.stores.sqlite.ending import CAPACITY, TAKEN, finish, slots_taken, wake_queued
 from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
 
 SWEEP_LIMIT = 500
@@ -32,14 +32,7 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
         _take_over(db, ask.now, done)
         _expire(db, ask.now, done)
         _unblock(db, ask.now, done)
-    nudged = unpack(
-        db,
-        """SELECT json_group_array(id) FROM runs WHERE owner = ? AND due_at <= ?
-              AND id IN (SELECT value FROM json_each(?))""",
-        ask.worker_id,
-        ask.now,
-        pack(ask.known),
-    )
+    nudged = _news(db, ask)
     lanes = live_lanes(db, ask)
     called = Committed([])
     picked, more = _pick(db, ask, lanes, called) if ask.limit > 0 else ([], False)
@@ -67,6 +60,22 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
     runs = _load(db, picked, set(nudged), ask.now) if picked or nudged else []
     next_at = None if more else _next_at(db, ask, lanes)
     return Claimed(runs=runs, next_at=next_at, more=more)
+
+
+def _news(db: apsw.Connection, ask: ClaimRuns) -> list[str]:
+    """Runs this worker holds of which some wait has ended."""
+    news = "due_at <= ?2"
+    if ask.resent:  # the first answer may have told of them, and was lost
+        news += """ OR EXISTS (
+            SELECT 1 FROM waits w WHERE w.run_id = runs.id AND w.ended_at IS NOT NULL)"""
+    return unpack(
+        db,
+        f"""SELECT json_group_array(id) FROM runs WHERE owner = ?1 AND ({news})
+               AND id IN (SELECT value FROM json_each(?3))""",
+        ask.worker_id,
+        ask.now,
+        pack(ask.known),
+    )
 
 
 def _forgotten(db: apsw.Connection, ask: ClaimRuns) -> list[str]:
@@ -106,14 +115,16 @@ def _pick(
 ) -> tuple[list[str], bool]:
     """Due runs in order of priority, then of time; limits are checked one by one."""
     picked: list[str] = []
+    suspects = 0
     for priority in dict.fromkeys(lane[0] for lane in lanes):
         due: list[Any] = []
         room = ask.limit - len(picked)
         for program in (lane[1] for lane in lanes if lane[0] == priority):
             due += unpack(
                 db,
-                """SELECT json_group_array(json_array(due_at, id, limited, status, blocked_on))
-                   FROM (SELECT due_at, id, limited, status, blocked_on FROM runs
+                """SELECT json_group_array(json_array(due_at, id, limited AND status = 'pending',
+                                                      blocked_on, crashes))
+                   FROM (SELECT due_at, id, limited, status, blocked_on, crashes FROM runs
                          WHERE workspace_id = ?1 AND program = ?2 AND priority = ?3
                            AND due_at <= ?4 AND owner IS NULL
                            AND (expires_at IS NULL OR expires_at > ?4)
@@ -125,13 +136,16 @@ def _pick(
                 room,
             )
         due.sort(key=lambda row: (row[0], row[1]))
-        for _, run_id, limited, status, blocked_on in due:
+        for _, run_id, queues, blocked_on, crashes in due:
             if len(picked) == ask.limit:
                 return picked, True
-            queues = limited and status == "pending"
-            if queues and not _admit(db, run_id, blocked_on, ask.now, done):
-                continue
-            picked.append(run_id)
+            if crashes >= SUSPECT:
+                suspects += 1
+            if crashes >= SUSPECT and suspects > 1:
+                due_at = set_apart(suspects - 1, ask.now)
+                run(db, "UPDATE runs SET due_at = ? WHERE id = ?", due_at, run_id)
+            elif not queues or _admit(db, run_id, blocked_on, ask.now, done):
+                picked.append(run_id)
         if len(due) >= room:
             return picked, True
     return picked, False
@@ -147,10 +161,10 @@ def _admit(
            WHERE run_id = ?1 AND slot = ?1 AND capacity IS NOT NULL AND admitted = 0""",
         run_id,
     )
+    # Being called up counted as one of the limit's slots; now it is this run's turn.
+    run(db, "UPDATE runs SET blocked_on = NULL WHERE id = ?", run_id)
     for limit_key, capacity in own:
-        # Being called up for this limit already counts as one of its slots.
-        taken = slots_taken(db, limit_key) - (1 if limit_key == called_for else 0)
-        if taken >= capacity:
+        if slots_taken(db, limit_key) >= capacity:
             run(
                 db,
                 "UPDATE runs SET due_at = NULL, blocked_on = ? WHERE id = ?",
@@ -161,7 +175,6 @@ def _admit(
                 wake_queued(db, called_for, now, done)  # its call goes to the next in line
             return False
     run(db, "UPDATE limits SET admitted = 1 WHERE run_id = ?", run_id)
-    run(db, "UPDATE runs SET blocked_on = NULL WHERE id = ?", run_id)
     return True
 
 
@@ -307,8 +320,15 @@ def _expire(db: apsw.Connection, now: int, done: Committed) -> None:
 
 
 def _unblock(db: apsw.Connection, now: int, done: Committed) -> None:
-    """The safety net under the calls of `wake_queued`: look at every queue that is not empty."""
+    """The safety net under the calls of `wake_queued`: queues whose limits have room."""
     for (limit_key,) in all_rows(
-        db, "SELECT DISTINCT blocked_on FROM runs WHERE blocked_on IS NOT NULL LIMIT 1000"
+        db,
+        f"""WITH RECURSIVE queues (key) AS (
+                SELECT min(blocked_on) FROM runs WHERE blocked_on IS NOT NULL
+                UNION ALL
+                SELECT (SELECT min(r.blocked_on) FROM runs r WHERE r.blocked_on > q.key)
+                FROM queues q WHERE q.key IS NOT NULL)
+            SELECT k.key FROM queues k WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY} LIMIT ?""",
+        SWEEP_LIMIT,
     ):
         wake_queued(db, limit_key, now, done)

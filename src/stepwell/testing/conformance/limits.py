@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-from stepwell.kernel.changes import (
-    EndRun,
-)
-from stepwell.store import Store
+from stepwell.kernel.changes import ClaimRuns, EndRun
+from stepwell.store import Store, WorkerRow
 from stepwell.testing.conformance.check import check
 from stepwell.testing.samples import (
     WORKSPACE,
@@ -72,3 +70,38 @@ async def a_slot_is_not_passed_on_by_whoever_outlives_its_run(store: Store) -> N
     await commit(store, EndRun(following, "completed", "1", None, store.clock.now()))
     _, held = await claim_one(store, "w1")
     assert held.run_id == "late"
+
+
+@check
+async def a_run_that_nobody_can_execute_holds_no_slot(store: Store) -> None:
+    limits = [("key:k", 1)]
+    await enlist(store, "w1")
+    await commit(store, start(store, "r0", limits=limits, program="code:work@2"))
+    await commit(store, start(store, "r1", limits=limits))
+    _, held = await claim_one(store, "w1")
+    assert held.run_id == "r1"
+    # Once there is somebody for it, it waits its turn like any other.
+    await store.enlist(
+        WorkerRow("w2", WORKSPACE, "host", 2, "", 10, ["code:work@2"], store.clock.now(), 15)
+    )
+    ask = ClaimRuns(WORKSPACE, "w2", ["code:work@2"], 10, store.clock.now(), sweep=True)
+    assert (await commit(store, ask))[0].runs == []
+    await commit(store, EndRun(held, "completed", "1", None, store.clock.now()))
+    again = ClaimRuns(WORKSPACE, "w2", ["code:work@2"], 10, store.clock.now())
+    assert [run.id for run in (await commit(store, again))[0].runs] == ["r0"]
+
+
+@check
+async def a_call_that_nobody_is_left_to_answer_holds_no_slot(store: Store) -> None:
+    limits = [("key:k", 1)]
+    await store.enlist(
+        WorkerRow("w2", WORKSPACE, "host", 2, "", 10, ["code:work@2"], store.clock.now(), 15)
+    )
+    await commit(store, start(store, "r0", limits=limits, program="code:work@2"))
+    await store.retire(["w2"])
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1", limits=limits))
+    for _ in range(2):  # the sweep strikes the dead worker off, then looks at the queues
+        claimed = await claim(store, "w1", sweep=True)
+    runs = claimed.runs or (await claim(store, "w1")).runs
+    assert [run.id for run in runs] == ["r1"]

@@ -10,10 +10,12 @@ from stepwell.kernel.changes import (
     ClaimRuns,
     EndRun,
     Held,
+    WatchWaits,
 )
 from stepwell.kernel.clock import SECOND
-from stepwell.kernel.crashes import CRASH_LIMIT
+from stepwell.kernel.crashes import CRASH_LIMIT, SUSPECT
 from stepwell.store import Store
+from stepwell.testing.clock import FakeClock
 from stepwell.testing.conformance.check import check
 from stepwell.testing.samples import (
     PROGRAM,
@@ -23,7 +25,9 @@ from stepwell.testing.samples import (
     commit,
     enlist,
     record,
+    signal,
     start,
+    wait,
 )
 
 
@@ -73,6 +77,11 @@ async def one_worker_at_a_time_has_a_duty(store: Store) -> None:
     assert await store.take_duty("other", "w1", 60)
 
 
+def _advance(store: Store, seconds: float) -> None:
+    assert isinstance(store.clock, FakeClock)
+    store.clock.advance(seconds)
+
+
 async def _sweep(store: Store, worker_id: str, **options: Any) -> Claimed:
     """What a worker gets after a sweep, which may itself bring what it sets free, or not."""
     swept = await claim(store, worker_id, sweep=True, **options)
@@ -96,6 +105,43 @@ async def a_run_that_takes_its_workers_down_without_progress_fails(store: Store)
     assert found.error is not None
     assert (found.status, found.error.type, found.error.step) == ("failed", "crash_loop", "deadly")
     assert [step.status for step in await store.steps("r1")] == ["skipped"]
+
+
+@check
+async def suspects_are_taken_up_one_at_a_time_however_late(store: Store) -> None:
+    await enlist(store, "w0")
+    await enlist(store, "watching", lease_seconds=10_000)
+    await commit(store, *(start(store, f"r{n}") for n in range(3)))
+    taken = []
+    for crashes in range(SUSPECT + 1):
+        claimed = await claim(store, f"w{crashes}")
+        taken.append(len(claimed.runs))
+        await store.retire([f"w{crashes}"])
+        await claim(store, "watching", limit=0, sweep=True)
+        _advance(store, 60)  # whoever was set apart is due by now
+        await enlist(store, f"w{crashes + 1}")
+    assert taken == [3, 3, 3, 1]
+    claimed = await claim(store, f"w{SUSPECT + 1}")
+    assert len(claimed.runs) == 1
+    assert claimed.next_at is not None
+    assert claimed.next_at > store.clock.now()
+    facts = [await store.facts(WORKSPACE, f"r{n}") for n in range(3)]
+    assert [found.status for found in facts if found is not None] == ["running"] * 3
+
+
+@check
+async def news_that_a_lost_acknowledgement_hid_is_told_again(store: Store) -> None:
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"))
+    _, held = await claim_one(store, "w1")
+    await commit(store, wait(store, held, "mail"), WatchWaits(held, ["mail"]))
+    await commit(store, signal(store, "r1", '"now"'))
+    first = await claim(store, "w1", known=["r1"])
+    again = await claim(store, "w1", known=["r1"], resent=True)
+    for claimed in (first, again):
+        assert [(run.id, run.nudge, run.waits[0].result) for run in claimed.runs] == [
+            ("r1", True, '"now"')
+        ]
 
 
 @check

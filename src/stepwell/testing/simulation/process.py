@@ -63,7 +63,8 @@ class Process:
         self.name = name
         self._mortal = mortal
         self.dead = False
-        self.tasks: set[asyncio.Task[Any]] = set()
+        # In order: a set's order is another one each time, and a seed has to reproduce.
+        self.tasks: dict[asyncio.Task[Any], None] = {}
         self._thawed = asyncio.Event()
         self._thawed.set()
         self._rng = rng
@@ -147,8 +148,8 @@ def task_factory(
     context = options.get("context")
     process = context.get(current_process) if context is not None else current_process.get()
     if process is not None:
-        process.tasks.add(task)
-        task.add_done_callback(process.tasks.discard)
+        process.tasks[task] = None
+        task.add_done_callback(lambda done: process.tasks.pop(done, None))
         if process.dead:
             task.cancel()
     return task

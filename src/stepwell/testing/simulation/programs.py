@@ -115,7 +115,37 @@ def make_programs(perform: Perform) -> list[Workflow]:
         await ctx.sleep("pause", "1s")
         return [new, await ctx.patched("change")]
 
-    return [steps, sleeper, listener, fan, race, parent, leaf, limited, patched]
+    @workflow
+    async def fickle(ctx: Any, input: Any) -> Any:
+        working = asyncio.create_task(act(ctx, "beside"))
+        first = asyncio.create_task(ctx.wait_for_event("first", "word"))
+        await asyncio.wait({working})
+        first.cancel()
+        await asyncio.wait({first})
+        return await ctx.wait_for_event("second", "word") if first.cancelled() else first.result()
+
+    @workflow
+    async def stoppable(ctx: Any, input: Any) -> Any:
+        working = asyncio.create_task(act(ctx, "work"))
+        word = await ctx.wait_for_event("stop")
+        working.cancel()
+        await ctx.sleep("pause", "2s")
+        return word
+
+    @workflow
+    async def hasty(ctx: Any, input: Any) -> Any:
+        never = asyncio.create_task(ctx.wait_for_event("never"))
+        slow = asyncio.create_task(act(ctx, "slow"))
+        await asyncio.wait({slow}, timeout=0.3)
+        slow.cancel()
+        await ctx.sleep("nap", "1s")
+        never.cancel()
+        return await act(ctx, "after", "done")
+
+    return [
+        steps, sleeper, listener, fan, race, parent, leaf, limited, patched, fickle, stoppable,
+        hasty,
+    ]  # fmt: skip
 
 
 # What each definition must end with, whatever happened on the way.
@@ -128,4 +158,14 @@ EXPECTED: dict[str, Any] = {
     "parent": [[2, "LookupError"], 1],
     "limited": "done",
     "patched": [True, True],
+    "fickle": "spoken",
+    "stoppable": "enough",
+    "hasty": "done",
+}
+
+# What the client sends to runs of a definition, one after the other.
+SIGNALS: dict[str, list[tuple[str, Any]]] = {
+    "listener": [("mail", {"n": 1}), ("mail", {"n": 2})],
+    "fickle": [("word", "spoken")],
+    "stoppable": [("stop", "enough")],
 }

@@ -20,7 +20,7 @@ from stepwell.testing.simulation.process import (
     current_process,
     task_factory,
 )
-from stepwell.testing.simulation.programs import EXPECTED, make_programs
+from stepwell.testing.simulation.programs import EXPECTED, SIGNALS, make_programs
 
 WORKERS = 3
 LEASE = 6.0
@@ -104,15 +104,11 @@ class _Simulation:
                     if ids.setdefault(key, run.id) != run.id:
                         self.problems.append(f"{key} was started twice")
                 await asyncio.sleep(self.rng.random() * 3)
-                if name == "listener":
-                    await self._send_mail(stepwell, run.id)
+                for signal, payload in SIGNALS.get(name, ()):
+                    for _ in range(self.rng.choice([1, 2])):
+                        await stepwell.signal(run.id, signal, payload)
+                        await asyncio.sleep(self.rng.random() * 4)
         return ids
-
-    async def _send_mail(self, stepwell: Stepwell, run_id: str) -> None:
-        for n in (1, 2):
-            for _ in range(self.rng.choice([1, 2])):
-                await stepwell.signal(run_id, "mail", {"n": n})
-                await asyncio.sleep(self.rng.random() * 4)
 
     # -- chaos ---------------------------------------------------------------------------
 
