@@ -129,17 +129,29 @@ async def test_an_unreachable_server_is_tried_again_and_then_named(
 
 @pytest.mark.parametrize(
     "change",
-    ["statement_cache_size=lots", "nonsense=1", "port=many", "sslmode=perhaps"],
+    ["nonsense=1", "port=many", "sslmode=perhaps"],
 )
 async def test_a_url_that_cannot_be_used_is_refused(url: str, change: str) -> None:
     with pytest.raises(StoreUrlInvalid):
         await PostgresStore(f"{url}&{change}", SystemClock()).open()
 
 
-async def test_the_statement_cache_can_be_turned_off_for_poolers(url: str) -> None:
-    async with Stepwell(f"{url}&statement_cache_size=0", workflows=[doubling]) as sw:
-        async with sw.worker():
-            assert await (await sw.start("doubling", 4)).result() == 8
+async def test_a_pooler_is_told_from_a_server_that_is_away() -> None:
+    async def refuse(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        """What PgBouncer answers to the settings of Stepwell's sessions."""
+        while (length := int.from_bytes(await reader.readexactly(4))) == 8:
+            await reader.readexactly(4)
+            writer.write(b"N")  # no TLS here
+        await reader.readexactly(length - 4)
+        text = b"unsupported startup parameter: plan_cache_mode"
+        fields = b"SFATAL\0VFATAL\0C08P01\0M" + text + b"\0\0"
+        writer.write(b"E" + (len(fields) + 4).to_bytes(4) + fields)
+        writer.close()
+
+    async with await asyncio.start_server(refuse, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        with pytest.raises(StoreUrlInvalid, match="names a connection pooler"):
+            await PostgresStore(f"postgresql://me@127.0.0.1:{port}/work", SystemClock()).open()
 
 
 async def test_what_cannot_be_an_id_is_not_found(url: str) -> None:

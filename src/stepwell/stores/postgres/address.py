@@ -6,7 +6,7 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TypeVar
-from urllib.parse import parse_qsl, urlencode
+from urllib.parse import parse_qsl
 
 import asyncpg
 
@@ -20,6 +20,10 @@ CONNECT_SECONDS = 10.0
 # A statement that takes longer than this has lost its server, or waits for somebody who has.
 COMMAND_SECONDS = 60.0
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 1.0
+# More than there are, so that each is prepared once.
+STATEMENTS = 1000
+# What a pooler says to settings that it would have to keep for us.
+_POOLER = "unsupported startup parameter"
 
 # Errors that are over once the server is back, somebody else is done, or there is room again.
 PASSING = (
@@ -50,12 +54,7 @@ class Address:
     def __init__(self, url: str) -> None:
         parts = split_url(url)
         query = dict(parse_qsl(parts.query, keep_blank_values=True))
-        try:
-            # Behind a pooler that switches connections between transactions this has to be 0.
-            self._cache_size = int(query.pop("statement_cache_size", "1000"))
-        except ValueError:
-            raise StoreUrlInvalid("statement_cache_size must be a whole number.") from None
-        self._dsn = parts._replace(query=urlencode(query)).geturl()
+        self._dsn = url
         # What may be shown of it: never the user information, which holds the password.
         hosts = parts.netloc.rpartition("@")[2] or query.get("host") or "the default host"
         port = f":{query['port']}" if "port" in query else ""
@@ -70,7 +69,7 @@ class Address:
                 self._dsn,
                 timeout=CONNECT_SECONDS,
                 command_timeout=COMMAND_SECONDS,
-                statement_cache_size=self._cache_size,
+                statement_cache_size=STATEMENTS,
                 max_cached_statement_lifetime=0,
                 server_settings={
                     "application_name": "stepwell",
@@ -86,6 +85,12 @@ class Address:
                 "password and database in the store's URL."
             ) from error
         except PASSING as error:
+            if _POOLER in str(error):
+                raise StoreUrlInvalid(
+                    f"The store's URL names a connection pooler ({self.shown}: {error}). Stepwell "
+                    "keeps settings, prepared statements and notices in its sessions: name the "
+                    "PostgreSQL server itself. A process needs at most six connections."
+                ) from error
             raise StoreUnavailable(
                 f"PostgreSQL cannot be reached ({self.shown}): {_text(error)}. "
                 "Check that the server runs and that the store's URL has the right host and port."
