@@ -25,7 +25,7 @@ from stepwell.errors import (
 from stepwell.kernel.changes import CancelRun, StartRun
 from stepwell.kernel.clock import Clock, SystemClock, to_micros
 from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
-from stepwell.kernel.durations import Duration, seconds
+from stepwell.kernel.durations import Duration, lease_seconds, seconds
 from stepwell.kernel.explaining import explain
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.matching import check_match
@@ -330,14 +330,11 @@ class Stepwell:
     ) -> AsyncIterator[Worker]:
         """Execute runs while inside; `grace` is given to steps in progress at the end."""
         self._writer.check_open()
-        lease_seconds = seconds(lease, "lease")
-        if lease_seconds < 1:
-            raise InvalidInput(f"lease must be at least one second, not {lease!r}.")
         worker = Worker(
             self.store, self._writer, self._starter, self._ids, self._workspace,
             {found.program: found for found in self._workflows.values()},
             concurrency=check_count(concurrency, "concurrency"),
-            lease_seconds=lease_seconds,
+            lease_seconds=lease_seconds(lease),
             grace_seconds=seconds(grace, "grace"),
             max_result_bytes=self._settings.max_result_bytes,
         )  # fmt: skip

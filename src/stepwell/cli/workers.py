@@ -18,8 +18,7 @@ from stepwell.cli.output import emit, moment, table
 from stepwell.cli.session import connected, stepwell_at, store_url
 from stepwell.cli.supervisor import Document, Supervisor, Tie, catch_signals
 from stepwell.cli.targets import load_workflows
-from stepwell.errors import InvalidInput
-from stepwell.kernel.durations import seconds
+from stepwell.kernel.durations import lease_seconds, seconds
 from stepwell.kernel.names import check_count
 from stepwell.kernel.programs import shown_program
 from stepwell.kernel.run import WorkerInfo
@@ -74,7 +73,7 @@ def worker(
     check_count(processes, "--processes")
     shape = {
         "concurrency": check_count(concurrency, "--concurrency"),
-        "lease": _lease(lease),
+        "lease": lease_seconds(read_duration(lease), "--lease"),
         "grace": seconds(read_duration(grace), "--grace"),
     }
 
@@ -100,13 +99,6 @@ def worker(
         *(() if store is None else ("--store", store)),
     ]  # fmt: skip
     asyncio.run(Supervisor(command, processes, shape["grace"], ready).run())
-
-
-def _lease(text: str) -> float:
-    lease = seconds(read_duration(text), "--lease")
-    if lease < 1:
-        raise InvalidInput(f"--lease must be at least one second, not {text!r}.")
-    return lease
 
 
 async def _open_once(store: str | None, workflows: list[Workflow]) -> None:

@@ -7,6 +7,7 @@ import logging
 from typing import Any, Protocol
 
 from stepwell.engine.writer import Writer
+from stepwell.errors import NotOpen, StoreUnavailable
 from stepwell.kernel.changes import Claimed, ClaimRuns, Committed
 from stepwell.kernel.clock import SECOND, Timer
 from stepwell.store import Store
@@ -110,8 +111,11 @@ class Claims:
         self._ask = None
         if done.cancelled():
             return
-        if done.exception() is not None:
-            log.error("A claim failed.", exc_info=done.exception())
+        error = done.exception()
+        if isinstance(error, StoreUnavailable | NotOpen):  # closed, or being cancelled
+            return
+        if error is not None:
+            log.error("A claim failed.", exc_info=error)
             self._at(self._clock.now() + SECOND)
             return
         if ask.worker_id != self._claimant.id:

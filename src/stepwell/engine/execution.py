@@ -354,7 +354,7 @@ class Execution:
         if parks and self.state == "parked":  # else it was parked since, and has to be resumed
             self.state = "active"
             self._keeper.resumed(self)
-        self.waits.refuse(error, keys)
+        self.waits.refuse(error, keys or self.waits.open_keys)
 
     # -- leaving -------------------------------------------------------------------------
 

@@ -316,7 +316,7 @@ class Worker:
         self._kept.discard(execution.run_id)
         ended = self._writer.submit(*execution.take_notes(), end)
         self._ending.add(execution.run_id)
-        self._forget(execution)  # frees the slot, so that the next claim shares this commit
+        self._forget(execution)  # makes room, so that the next claim shares this commit
         try:
             await ended
         except Exception:
@@ -327,9 +327,9 @@ class Worker:
     def _forget(self, execution: Execution) -> None:
         if self._parking.get(execution.run_id) is execution:
             del self._parking[execution.run_id]
-        self._free_slot(execution)
+        self._make_room(execution)
 
-    def _free_slot(self, execution: Execution) -> None:
+    def _make_room(self, execution: Execution) -> None:
         if self._active.get(execution.run_id) is execution:
             del self._active[execution.run_id]
             if self._claims.behind:
@@ -338,9 +338,9 @@ class Worker:
             self._idle.set()
 
     def parking(self, execution: Execution) -> None:
-        """Frees the slot, so that the next claim shares the commit that parks the run."""
+        """Makes room, so that the next claim shares the commit that parks the run."""
         self._parking[execution.run_id] = execution  # first: the claim has to know of it
-        self._free_slot(execution)
+        self._make_room(execution)
 
     def opened(self, execution: Execution, parks: bool) -> None:
         """A run has opened its waits. If that is all it does, it has been given back."""

@@ -6,7 +6,7 @@ import math
 import re
 from datetime import datetime, timedelta
 
-from stepwell.errors import InvalidDuration
+from stepwell.errors import InvalidDuration, InvalidInput
 from stepwell.kernel.names import show
 
 Duration = str | int | float | timedelta
@@ -37,6 +37,14 @@ def seconds(value: Duration, what: str = "duration") -> float:
             f"{what}: {show(value)} must lie between 0 and 1000 years.", value=value
         )
     return result
+
+
+def lease_seconds(lease: Duration, what: str = "lease") -> float:
+    """A lease of a worker, in seconds."""
+    found = seconds(lease, what)
+    if found < 1:
+        raise InvalidInput(f"{what} must be at least one second, not {lease!r}.")
+    return found
 
 
 def check_deadline(value: Duration | datetime, what: str = "deadline") -> None:

@@ -15,6 +15,7 @@ import asyncpg
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.crashes import Stopped, Verdict, judge
 from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, ttl_error
+from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.ending import finish
 from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock, lock_names
@@ -91,12 +92,12 @@ async def _take_over(
     if not free and await db.fetchval("SELECT true FROM workers WHERE id = $1", worker_id):
         return
     rows = await db.fetch(
-        """SELECT h.id, h.crashes, h.crash_progress, p.progress, h.claimed_at
+        f"""SELECT h.id, h.crashes, h.crash_progress, p.progress, h.claimed_at
            FROM (SELECT id, crashes, crash_progress, claimed_at FROM runs WHERE owner = $1
                  ORDER BY id LIMIT $2 FOR NO KEY UPDATE SKIP LOCKED) h
            CROSS JOIN LATERAL (
                SELECT count(*)::integer AS progress FROM steps
-               WHERE run_id = h.id AND status IN ('completed', 'failed')) p""",
+               WHERE run_id = h.id AND status IN ({quoted(REPLAYED)})) p""",
         worker_id,
         SWEEP_LIMIT,
     )

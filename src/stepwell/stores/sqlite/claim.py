@@ -16,6 +16,7 @@ from stepwell.kernel.changes import (
 )
 from stepwell.kernel.crashes import SUSPECT, Stopped, judge, set_apart
 from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, ttl_error
+from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.sqlite.ending import CAPACITY, TAKEN, finish, slots_taken, wake_queued
 from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
 
@@ -266,8 +267,8 @@ def _take_over(db: apsw.Connection, now: int, done: Committed) -> None:
     ):
         stopped = [Stopped(*row) for row in all_rows(
             db,
-            """SELECT r.id, r.crashes, r.crash_progress, (SELECT count(*) FROM steps
-                   WHERE run_id = r.id AND status IN ('completed', 'failed')), r.claimed_at
+            f"""SELECT r.id, r.crashes, r.crash_progress, (SELECT count(*) FROM steps
+                   WHERE run_id = r.id AND status IN ({quoted(REPLAYED)})), r.claimed_at
                FROM runs r WHERE r.owner = ? LIMIT ?""",
             worker_id,
             SWEEP_LIMIT,

@@ -22,7 +22,7 @@ from stepwell.stores.migrations import migrations, pending
 from stepwell.stores.sqlite import pruning, reads
 from stepwell.stores.sqlite.apply import apply
 from stepwell.stores.sqlite.ending import wake_queued
-from stepwell.stores.sqlite.lane import Lane
+from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, writing
 
 # How often another process's commits are looked for: a look costs a few microseconds.
@@ -43,8 +43,8 @@ class SqliteStore:
     def __init__(self, path: str, clock: Clock, *, inline: bool = False) -> None:
         self.clock = clock
         self._path = path
-        self._write = Lane(self._connect, inline=inline)
-        self._read = self._write if inline else Lane(self._connect)
+        self._write = Line(self._connect, inline=inline)
+        self._read = self._write if inline else Line(self._connect)
         self._inline = inline
         self._watcher: asyncio.Task[None] | None = None
 

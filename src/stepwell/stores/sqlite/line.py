@@ -1,4 +1,4 @@
-"""A lane: one thread with one connection, on which calls run one after the other."""
+"""A line: one thread with one connection, on which calls run one after the other."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ T = TypeVar("T")
 Call = tuple[Callable[[apsw.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
 
 
-class Lane:
+class Line:
     """Runs functions of a connection on a thread of its own, or inline for simulations."""
 
     def __init__(self, connect: Callable[[], apsw.Connection], *, inline: bool = False) -> None:
