@@ -100,4 +100,7 @@ worker process each. Every workload starts on an empty store with one short run 
   compares with, peers do once.
 - What takes Stepwell a moment (W1, W2, W4, W5, W6) it does again before each of the peers, and the
   median of these counts as one repetition: a second in which the machine is slow, and there are
-  many, must not be all of what is measured."""
+  many, must not be all of what is measured.
+
+Where Stepwell's own time goes, and what keeps missed targets missed, is in
+[`performance.md`](performance.md)."""
