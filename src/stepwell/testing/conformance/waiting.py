@@ -7,6 +7,7 @@ from stepwell.kernel.changes import (
     EndRun,
     Held,
     ParkRun,
+    RestRun,
     ResumeRun,
     SendSignal,
 )
@@ -258,3 +259,41 @@ async def a_wait_for_a_child_that_is_gone_ends_at_once(store: Store) -> None:
     )
     run, _ = await claim_one(store, "w1")
     assert [row.result for row in run.waits] == ['["missing",null,null]']
+
+
+async def _due_at(store: Store, run_id: str) -> int | None:
+    facts = await store.facts(WORKSPACE, run_id)
+    assert facts is not None
+    return facts.due_at
+
+
+@check
+async def a_parked_run_is_looked_at_in_time_unless_it_is_known_to_rest(store: Store) -> None:
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"))
+    _, held = await claim_one(store, "w1")
+    later = store.clock.now() + 40 * SECOND
+    await commit(store, wait(store, held, "mail"), ParkRun(held, ["mail"], later))
+    assert await _due_at(store, "r1") == later
+    await commit(store, RestRun(held, ["mail"]))
+    assert await _due_at(store, "r1") is None
+    await commit(store, signal(store, "r1", '"now"'))
+    run, again = await claim_one(store, "w1")
+    assert run.waits[0].result == '"now"'
+    # Held again: what is said of it as a parked run comes too late.
+    await commit(store, RestRun(held, ["mail"]))
+    assert await _due_at(store, "r1") is None
+    assert await store.lost([("r1", "w1", again.fence)]) == []
+
+
+@check
+async def a_run_whose_wait_ends_first_is_due_when_it_rests(store: Store) -> None:
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"))
+    _, held = await claim_one(store, "w1")
+    now = store.clock.now()
+    nap = wait(store, held, "nap", kind="sleep", due_at=now + 5 * SECOND)
+    await commit(store, nap, ParkRun(held, ["nap"], now + 40 * SECOND))
+    assert await _due_at(store, "r1") == now + 5 * SECOND
+    await commit(store, RestRun(held, ["nap"]))
+    assert await _due_at(store, "r1") == now + 5 * SECOND
