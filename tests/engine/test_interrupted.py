@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 from stepwell import Retry, RunFailed, workflow
 from stepwell.errors import StoreUnavailable
+from stepwell.kernel.changes import ResumeRun
+from stepwell.kernel.clock import SECOND
 from tests.conftest import World
 from tests.engine.support import double, echo, eventually, flowing, until
 
@@ -226,3 +229,116 @@ async def test_a_branch_that_nobody_sees_goes_on_beside_a_program_that_waits(
             await sw.signal(run.id, "answer", 42)
             assert await run.result() == 42
     assert left == [1, 2]
+
+
+async def test_a_step_given_up_while_its_run_is_being_resumed_stays_given_up(
+    world: World, clock: Any
+) -> None:
+    timers: list[asyncio.Timeout] = []
+    taken: list[str] = []
+
+    async def hurried(operation: Any) -> Any:
+        async with asyncio.timeout(None) as timer:
+            timers.append(timer)
+            return await operation
+
+    @workflow
+    async def hasty(ctx: Any, input: Any) -> Any:
+        with contextlib.suppress(TimeoutError):
+            await hurried(ctx.wait_for_event("never"))
+        try:
+            way = await hurried(ctx.step("primary", echo, "primary"))
+        except TimeoutError:
+            way = await ctx.step("fallback", echo, "fallback")
+        taken.append(way)
+        await ctx.sleep("pause", "20s")
+        return way
+
+    def run_out(timer: asyncio.Timeout) -> None:
+        timer.reschedule(asyncio.get_running_loop().time())
+
+    async with world([hasty]) as sw, sw.worker():
+        run = await sw.start("hasty")
+        await until(sw, run.id, "waiting")
+        real, resuming, gate = sw.store.commit, asyncio.Event(), asyncio.Event()
+
+        async def commit(batch: Any) -> Any:
+            if any(isinstance(change, ResumeRun) for change in batch):
+                resuming.set()
+                await gate.wait()
+            return await real(batch)
+
+        sw.store.commit = commit
+        run_out(timers[0])
+        await resuming.wait()
+        run_out(timers[1])
+        await eventually(lambda: timers[1].expired())
+        gate.set()
+        await eventually(lambda: taken)
+        async with flowing(clock), asyncio.timeout(30):  # until it is replayed
+            await eventually(lambda: len(timers) == 3)
+            run_out(timers[2])
+            await eventually(lambda: len(timers) == 4)
+            for _ in range(50):  # time for the step to be executed, if it is
+                await sw.get_run(run.id)
+            run_out(timers[3])
+            assert await run.result() == "fallback"
+        statuses = {step.key: step.status for step in await sw.steps(run.id)}
+    assert set(taken) == {"fallback"}
+    assert statuses["primary"] == "skipped"
+
+
+@pytest.mark.parametrize("shape", ["gather", "wait", "group"])
+async def test_a_run_that_waits_in_branches_comes_to_rest(
+    world: World, clock: Any, shape: str
+) -> None:
+    executions = 0
+
+    @workflow
+    async def branching(ctx: Any, input: Any) -> Any:
+        nonlocal executions
+        executions += 1
+        waits = [ctx.wait_for_event("a"), ctx.wait_for_event("b")]
+        if shape == "gather":
+            await asyncio.gather(*waits, return_exceptions=True)
+        elif shape == "wait":
+            tasks = [asyncio.create_task(wait) for wait in waits]
+            await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
+        else:
+            try:
+                async with asyncio.TaskGroup() as group:
+                    for wait in waits:
+                        group.create_task(wait)
+            finally:
+                await ctx.step("cleanup", echo, 1)
+        return await ctx.step("after", echo, 2)
+
+    async with world([branching]) as sw, sw.worker():
+        run = await sw.start("branching")
+        await until(sw, run.id, "waiting")
+        for _ in range(600):  # ten minutes
+            clock.advance("1s")
+            await asyncio.sleep(0.001)
+        assert executions <= 2
+        await sw.signal(run.id, "a")
+        await sw.signal(run.id, "b")
+        async with flowing(clock), asyncio.timeout(30):
+            assert await run.result() == 2
+
+
+async def test_however_many_limits_were_waited_for_they_are_all_gone_through_at_once(
+    world: World, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for store in ("sqlite.claim", "postgres.sweep"):
+        monkeypatch.setattr(f"stepwell.stores.{store}.SWEEP_LIMIT", 2)
+
+    @workflow
+    async def keyed(ctx: Any, input: Any) -> Any:
+        return await ctx.step("double", double, input)
+
+    async with world([keyed]) as sw:
+        runs = [await sw.start("keyed", n, concurrency_key=f"k{n}") for n in range(11)]
+        began = clock.now()
+        async with sw.worker(), flowing(clock, "0.01s"), asyncio.timeout(30):
+            assert [await run.result() for run in runs] == [2 * n for n in range(11)]
+        assert clock.now() - began < 3 * SECOND

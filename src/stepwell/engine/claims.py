@@ -55,6 +55,8 @@ class Claims:
         self._timer: Timer | None = None
         self._timer_at: int | None = None
         self._next_sweep_at = 0
+        # Whether the last sweep left something to the next one.
+        self._unswept = False
 
     def soon(self) -> None:
         """Something may have become due: claim, in the commit that is being gathered."""
@@ -123,9 +125,13 @@ class Claims:
             return
         claimed: Claimed = done.result()[0]
         self.behind = claimed.more or ask.limit <= 0
+        if ask.sweep:
+            self._unswept = claimed.unswept
         self._claimant.take(claimed)
         if not claimed.more:  # else it is not known yet, and the timer stays as it is
             at = claimed.next_at
+            if self._unswept:
+                at = self._clock.now() + PAUSE_MICROS
             if ask.sweep and at is not None and at <= ask.now:
                 # Due, and yet even a sweep could not have it: others hold it. No reason to spin.
                 at = ask.now + PAUSE_MICROS

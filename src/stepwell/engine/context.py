@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import Callable, Mapping
 from concurrent.futures import Executor
 from datetime import datetime
@@ -121,18 +120,15 @@ class Context(Journaling):
             execution, key, seq, self._key_base, function, args, kwargs, retry or self._retry,
             limit, self._threads, self._max_result_bytes,
         )  # fmt: skip
-        await execution.ready()
-        execution.enter()
-        try:
-            if once:
-                return await self._settled(await work.once(entry, on_unknown))
-            return await self._settled(await work.attempts(entry))
-        except asyncio.CancelledError:
-            if not execution.departed:
-                execution.skip(key, seq, "step", work.started_at)
-            raise
-        finally:
-            execution.leave()
+        with self._giving_up(key, seq, "step"):
+            await execution.ready()
+            execution.enter()
+            try:
+                if once:
+                    return await self._settled(await work.once(entry, on_unknown))
+                return await self._settled(await work.attempts(entry))
+            finally:
+                execution.leave()
 
     # -- time ----------------------------------------------------------------------------
 
@@ -153,8 +149,9 @@ class Context(Journaling):
             opening = OpenWait(
                 execution.held, key, seq, "sleep", execution.clock.now(), due_at=due_at
             )
-            entry = await self._wait(opening, lambda row: ("completed", None, None))
-            await self._settled(entry)
+            with self._giving_up(key, seq, "sleep"):
+                entry = await self._wait(opening, lambda row: ("completed", None, None))
+                await self._settled(entry)
         else:
             await self._replay(entry)
 
@@ -188,15 +185,9 @@ class Context(Journaling):
                 if lookback is None
                 else now - int(seconds(lookback, f"The lookback of {key!r}") * SECOND),
             )  # fmt: skip
-            entry = await self._wait(
-                opening,
-                lambda row: (
-                    ("timed_out", None, None)
-                    if row.result is None
-                    else ("completed", row.result, None)
-                ),
-            )
-            await self._settled(entry)
+            with self._giving_up(key, seq, "event"):
+                entry = await self._wait(opening, _event_outcome)
+                await self._settled(entry)
         else:
             await self._replay(entry)
         if entry.status == "timed_out":
@@ -216,8 +207,7 @@ class Context(Journaling):
         if entry is not None:
             await self._replay(entry)
             return
-        execution.enter()
-        try:
+        with self._giving_up(journal_key, seq, "emit"), self._at_work():
             change = self._starter.event(type, payload, key, once)
             change.held = execution.held
             now = execution.clock.now()
@@ -226,8 +216,6 @@ class Context(Journaling):
             )
             await execution.record(change, record)
             await self._settled(entry_of(record))
-        finally:
-            execution.leave()
 
     # -- children ------------------------------------------------------------------------
 
@@ -239,8 +227,7 @@ class Context(Journaling):
         execution = self._execution
         entry = execution.entry(key, "child")
         if entry is None:
-            execution.enter()
-            try:
+            with self._giving_up(key, seq, "child"), self._at_work():
                 now = execution.clock.now()
                 record = RecordStep(
                     execution.held, key, seq, "child", "completed", 1, None, None, now, now
@@ -255,8 +242,6 @@ class Context(Journaling):
                 await execution.record(*changes)
                 entry = entry_of(record)
                 await self._settled(entry)
-            finally:
-                execution.leave()
         else:
             await self._replay(entry)
         return ChildHandle(self, key, value_of(entry))
@@ -268,13 +253,19 @@ class Context(Journaling):
         entry = execution.entry(key, "child")
         if entry is not None:
             return await self._replay(entry)
+        with self._giving_up(key, seq, "child"):
+            return await self._run_child(key, seq, definition, input, options)
+
+    async def _run_child(
+        self, key: str, seq: int, definition: str, input: Any, options: dict[str, Any]
+    ) -> Any:
+        execution = self._execution
         waiting = execution.waits.rows.get(key)
         if waiting is not None:
             assert waiting.child_run_id is not None
             opening = self._child_wait(key, seq, waiting.child_run_id)
             return await self._settled(await self._wait(opening, _child_outcome(key, opening)))
-        execution.enter()
-        try:
+        with self._at_work():
             try:
                 child = await self._child(definition, input, options)
             except StepwellError as error:
@@ -285,8 +276,6 @@ class Context(Journaling):
                 )
                 await execution.record(record)
                 return await self._settled(entry_of(record))
-        finally:
-            execution.leave()
         opening = self._child_wait(key, seq, child.id)
         return await self._settled(await self._wait(opening, _child_outcome(key, opening), child))
 
@@ -318,8 +307,9 @@ class Context(Journaling):
         entry = self._execution.entry(key, "child")
         if entry is not None:
             return await self._replay(entry)
-        opening = self._child_wait(key, seq, run_id)
-        return await self._settled(await self._wait(opening, _child_outcome(key, opening)))
+        with self._giving_up(key, seq, "child"):
+            opening = self._child_wait(key, seq, run_id)
+            return await self._settled(await self._wait(opening, _child_outcome(key, opening)))
 
     # -- code changes --------------------------------------------------------------------
 
@@ -369,6 +359,10 @@ class ChildHandle:
     async def result(self) -> Any:
         """The child's output, waited for durably."""
         return await self._context._child_result(self._key, self.id)
+
+
+def _event_outcome(row: WaitRow) -> tuple[str, str | None, str | None]:
+    return ("timed_out" if row.result is None else "completed", row.result, None)
 
 
 def _child_outcome(key: str, opening: OpenWait) -> WaitOutcome:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection
 from typing import Any, Literal, Protocol
 
 from stepwell.engine.deliveries import Deliveries
 from stepwell.engine.keys import Keys, mismatch
 from stepwell.engine.turns import Turns
-from stepwell.engine.unwinding import Unwinding, begin_again
+from stepwell.engine.unwinding import Losses, Unwinding, begin_again
 from stepwell.engine.waits import Waits
 from stepwell.engine.writer import Writer, fenced, ignore_outcome
 from stepwell.errors import Fenced, NotOpen, StoreUnavailable, Suspended
@@ -48,6 +48,7 @@ class Keeper(Protocol):
     """Who is told when a run begins to wait, by itself or beside other work, and goes on."""
 
     turns: Turns
+    losses: Losses
 
     def parking(self, execution: Execution) -> None:
         """The run is about to be parked."""
@@ -59,14 +60,6 @@ class Keeper(Protocol):
 
     def resumed(self, execution: Execution) -> None:
         """The run goes on though it was parked, or was about to be."""
-        ...
-
-    def begins_again(self, run_id: str) -> None:
-        """The run left memory while it was busy with something that is lost now."""
-        ...
-
-    def keeps(self, run_id: str) -> bool:
-        """Whether that has happened to the run before."""
         ...
 
 
@@ -111,8 +104,8 @@ class Execution:
         self._checking = False
         self._turns_left = 0
         self._resuming: asyncio.Task[None] | None = None
-        # Whether the run is parked without its program.
-        self._away = False
+        # How its program leaves memory, once the run is parked without it.
+        self._away: Unwinding | None = None
         # What to say of the parked run once its program has turned out to be at rest.
         self._rest: RestRun | None = None
         # Tasks other than the program's own that are inside an operation.
@@ -149,11 +142,11 @@ class Execution:
     def leaving(self) -> BaseException:
         """What an operation raises when the program has to leave."""
         self._leave_quietly()
-        if self._away and not isinstance(sys.exception(), Suspended | asyncio.CancelledError):
+        handled = isinstance(sys.exception(), Suspended | asyncio.CancelledError)
+        if self._away is not None and not (self._away.quick or handled):
             # No cleanup: a branch that nobody could see wants to go on, and has to be let.
-            self._away = False
-            self._keeper.begins_again(self.run_id)
-            begin_again(self.held, self.writer)
+            self._away = None
+            begin_again(self.held, self.writer, self._keeper.losses)
         return Fenced()
 
     def _leave_quietly(self) -> None:
@@ -177,24 +170,20 @@ class Execution:
             outcomes = await submitted
         except (StoreUnavailable, NotOpen):  # closed: nothing more can be recorded
             self.stop()
-        except asyncio.CancelledError:
-            self._give_up(changes)
-            raise
         else:
             if fenced(outcomes):
                 self.stop()
         if self.departed:
             raise self.leaving()
 
-    def _give_up(self, changes: Iterable[Change]) -> None:
-        """The program cancelled an operation whose result is on its way into the journal."""
-        if not self.departed:
-            for change in changes:
-                if type(change) is RecordStep and change.status in REPLAYED:
-                    self.skip(change.key, change.seq, change.kind, change.started_at)
-
     def skip(self, key: str, seq: int, kind: str, started_at: int) -> None:
-        """Note that the program gave this up before it saw a result. What a wait took goes back."""
+        """Note that the program gave this up before it saw a result. What a wait took goes back.
+
+        It is written with whatever is recorded next, and not before: it may be that all of the
+        program is being cancelled, and will go on elsewhere as if nothing had happened.
+        """
+        if self.departed:
+            return
         now = self.clock.now()
         self.note(
             RecordStep(
@@ -266,8 +255,8 @@ class Execution:
         try:
             return await future
         except asyncio.CancelledError:
-            if not self.departed:
-                self._abandon(key, opening)
+            self._to_open.pop(key, None)
+            self._check_soon()
             raise
         except Suspended:
             self._leave_quietly()
@@ -277,15 +266,6 @@ class Execution:
             self.waits.over(key)
             self.deliveries.outstanding -= 1
             self._turns_left = PARK_TURNS
-
-    def _abandon(self, key: str, opening: OpenWait) -> None:
-        """The program cancelled a wait of its own: what it consumes is given back."""
-        self._to_open.pop(key, None)
-        kind = "step" if opening.kind in ("retry", "unknown") else opening.kind
-        # Written with whatever is recorded next, and not before: it may be that all of the
-        # program is being cancelled, and will go on elsewhere as if nothing had happened.
-        self.skip(key, opening.seq, kind, opening.created_at)
-        self._check_soon()
 
     def news(self, claimed: ClaimedRun) -> None:
         """The store says how the waits of this run stand."""
@@ -330,7 +310,9 @@ class Execution:
             self._keeper.parking(self)
 
     def _park(self, keys: list[str]) -> ParkRun:
-        at_rest = self.waits.rests and not self.replaying and not self._keeper.keeps(self.run_id)
+        at_rest = (
+            self.waits.rests and not self.replaying and not self._keeper.losses.keeps(self.run_id)
+        )
         look_at = None if at_rest else self.clock.now() + LOOK_SECONDS * SECOND
         self._rest = None if at_rest else RestRun(self.held, keys)
         return ParkRun(self.held, keys, look_at)
@@ -372,15 +354,14 @@ class Execution:
     def suspend(self) -> None:
         """Leave memory: the run is parked, and goes on from its journal another time."""
         self.state = "gone"
-        self._away = True
         rested = self.waits.rests
         self.waits.refuse(Suspended(), self.waits.open_keys)
         if self.task is not None and not self.task.done():
-            unwinding = Unwinding(
+            self._away = Unwinding(
                 self.task, self.held, self.writer, rested, self._rest, lambda: self.suspended,
-                lambda: self._keeper.begins_again(self.run_id),
+                self._keeper.losses,
             )  # fmt: skip
-            self._keeper.turns.watch(unwinding)
+            self._keeper.turns.watch(self._away)
 
     def release(self) -> asyncio.Future[list[Any]]:
         """Give the run back unfinished."""

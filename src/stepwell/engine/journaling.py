@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from stepwell.engine.calls import current_step
@@ -55,7 +56,7 @@ class Journaling:
                 break
             except asyncio.CancelledError:
                 if self._execution.departed or not self._execution.replaying:
-                    self._give_up(entry)
+                    self._execution.skip(entry.key, entry.seq, entry.kind, entry.started_at)
                     raise
                 # More was recorded after it, so the program has seen this result: a timer of its
                 # own runs out only because the replay is slow.
@@ -65,17 +66,26 @@ class Journaling:
     async def _settled(self, entry: JournalRow) -> Any:
         turn = self._execution.deliveries.recorded(entry.position)
         if turn is not None:
-            try:
-                await turn
-            except asyncio.CancelledError:
-                self._give_up(entry)
-                raise
+            await turn
         return self._outcome(entry)
 
-    def _give_up(self, entry: JournalRow) -> None:
-        """The program cancelled the operation before it had the result."""
-        if not self._execution.departed:
-            self._execution.skip(entry.key, entry.seq, entry.kind, entry.started_at)
+    @contextmanager
+    def _giving_up(self, key: str, seq: int, kind: str) -> Iterator[None]:
+        """Note it if the program cancels this operation, wherever it stands, before its result."""
+        try:
+            yield
+        except asyncio.CancelledError:
+            self._execution.skip(key, seq, kind, self._execution.clock.now())
+            raise
+
+    @contextmanager
+    def _at_work(self) -> Iterator[None]:
+        """The program does not only wait while this is under way."""
+        self._execution.enter()
+        try:
+            yield
+        finally:
+            self._execution.leave()
 
     def _outcome(self, entry: JournalRow) -> Any:
         anchor.set(entry.key)
@@ -104,11 +114,8 @@ class Journaling:
         if deliveries.outstanding == 0 and deliveries.idle and not deliveries.replaying:
             execution.note(record)
         else:
-            execution.enter()
-            try:
+            with self._at_work():
                 await execution.record(record)
-            finally:
-                execution.leave()
         return entry_of(record)
 
 

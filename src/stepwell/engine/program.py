@@ -61,7 +61,7 @@ async def execute(
                 )
         output = encode_result(result, max_result_bytes)
     except (Suspended, Fenced) as error:
-        execution.suspended = isinstance(error, Suspended)
+        execution.suspended = _has_suspended(error)
         return None
     except (Exception, SystemExit) as error:
         if isinstance(error, SystemExit):
@@ -80,10 +80,11 @@ async def execute(
     return await _end(execution, "completed", output, None)
 
 
-def _has_suspended(error: BaseException) -> bool:
-    if isinstance(error, BaseExceptionGroup):
-        return any(map(_has_suspended, error.exceptions))
-    return isinstance(error, Suspended)
+def _has_suspended(error: BaseException | None) -> bool:
+    """Whether this is a suspension, was made of one, or was raised while one was handled."""
+    if isinstance(error, BaseExceptionGroup) and any(map(_has_suspended, error.exceptions)):
+        return True
+    return error is not None and (isinstance(error, Suspended) or _has_suspended(error.__context__))
 
 
 async def _end(

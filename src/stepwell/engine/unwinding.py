@@ -18,18 +18,48 @@ UNWIND_SECONDS = 1.0
 
 # Turns of the loop that a program which does not clean up anything may need for that.
 QUICK_TURNS = 8
+MOST_KEPT = 1000
+
+
+class Losses:
+    """How runs took it to leave memory: who lost something by it, and of whom nobody could tell."""
+
+    def __init__(self) -> None:
+        self._kept: set[str] = set()
+        self._doubted: set[str] = set()
+
+    def lost(self, run_id: str) -> None:
+        """The run was busy with something that is gone now; it is kept in memory from now on."""
+        if len(self._kept) >= MOST_KEPT:  # they may have ended elsewhere
+            self._kept.clear()
+        self._kept.add(run_id)
+
+    def keeps(self, run_id: str) -> bool:
+        return run_id in self._kept
+
+    def doubts(self, run_id: str) -> bool:
+        """Nobody can tell; whether that is so for the first time, or again after the second."""
+        self._doubted.symmetric_difference_update({run_id})
+        return run_id in self._doubted
+
+    def forget(self, run_id: str) -> None:
+        self._kept.discard(run_id)
+        self._doubted.discard(run_id)
 
 
 class Unwinding:
     """Sees to it that the program of a parked run ends soon.
 
     If it did not rest in a wait itself, it was busy with something that nobody can see, and that
-    is lost now. So its run is begun again from its journal, lest it wait for the lost thing.
+    is lost now. So its run is begun again from its journal, lest it wait for the lost thing. One
+    that ended at once, but not by what its waits raised, has most likely made something else of
+    that (`gather(…, return_exceptions=True)`): it is given the benefit of the doubt, and is looked
+    at once more.
     """
 
     def __init__(
         self, task: asyncio.Task[None], held: Held, writer: Writer, rested: bool,
-        rest: RestRun | None, left_by_wait: Callable[[], bool], begins_again: Callable[[], None],
+        rest: RestRun | None, left_by_wait: Callable[[], bool], losses: Losses,
     ) -> None:  # fmt: skip
         self._task = task
         self._held = held
@@ -37,37 +67,43 @@ class Unwinding:
         self._rested = rested
         self._rest = rest
         self._left_by_wait = left_by_wait
-        self._begins_again = begins_again
+        self._losses = losses
         self._turns_left = QUICK_TURNS
+        self._over = False
 
     def turn(self) -> bool:
         """Most are done in a few turns; only for the others is a timer worth its while."""
         self._turns_left -= 1
-        if self._task.done():
-            self._unwound()
-            return True
-        if self._turns_left == 0:
+        if self._task.done() and not self._over:
+            self._over = True
+            self._unwound(at_once=True)
+        if self._turns_left == 0 and not self._over:
             asyncio.get_running_loop().call_later(UNWIND_SECONDS, self._insist)
         return self._turns_left == 0
 
+    @property
+    def quick(self) -> bool:
+        """Whether what the program does now is still its answer to being sent away."""
+        return self._turns_left > 0
+
     def _insist(self) -> None:
         self._task.cancel()
-        self._unwound()
+        self._unwound(at_once=False)
 
-    def _unwound(self) -> None:
-        if self._rested or self._left_by_wait():
+    def _unwound(self, *, at_once: bool) -> None:
+        if self._rested or self._left_by_wait() or (at_once and not self._in_doubt()):
             if self._rest is not None:
                 self._writer.submit(self._rest).add_done_callback(ignore_outcome)
-        else:
-            self._begin_again()
+        elif not at_once:
+            begin_again(self._held, self._writer, self._losses)
 
-    def _begin_again(self) -> None:
-        self._begins_again()
-        begin_again(self._held, self._writer)
+    def _in_doubt(self) -> bool:
+        return self._losses.doubts(self._held.run_id)
 
 
-def begin_again(held: Held, writer: Writer) -> None:
+def begin_again(held: Held, writer: Writer, losses: Losses) -> None:
     """Take a parked run up again, whose program was busy with something that is lost now."""
+    losses.lost(held.run_id)
     log.warning(
         "Run %s awaits something outside a step while it also waits durably. It is begun "
         "again from its journal; put what it awaits into a step.",

@@ -19,6 +19,7 @@ from stepwell.engine.pruner import prune_now_and_then
 from stepwell.engine.starting import Starter
 from stepwell.engine.threads import Threads
 from stepwell.engine.turns import Turns
+from stepwell.engine.unwinding import Losses
 from stepwell.engine.writer import Writer
 from stepwell.errors import StepwellError
 from stepwell.kernel.changes import (
@@ -74,11 +75,10 @@ class Worker:
         self._ending: set[str] = set()
         self._parking: dict[str, Execution] = {}
         self._warm: dict[str, tuple[Execution, Timer]] = {}
-        # Runs that are kept warm though there are many: they lost something by leaving before.
-        self._kept: set[str] = set()
         self._stopping = True
         self._claims = Claims(store, writer, self)
         self.turns = Turns()
+        self.losses = Losses()
         self._renewed_at = 0
         self._duties: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
@@ -272,6 +272,9 @@ class Worker:
         execution = Execution(run, self.id, self._writer, self._clock, self, self._ids.fraction)
         replaced = self._active.get(run.id)
         if replaced is not None:
+            if replaced.state == "parked" and replaced.held.fence + 1 == run.fence:
+                replaced.news(run)  # it was being resumed, and has been claimed instead
+                return
             replaced.stop()  # claimed again: what it was claimed for before is fenced off
         self._active[run.id] = execution
         execution.task = asyncio.get_running_loop().create_task(self._execute(execution))
@@ -313,7 +316,7 @@ class Worker:
 
     async def _end(self, execution: Execution, end: EndRun) -> None:
         self._cancelled_themselves.pop(execution.run_id, None)
-        self._kept.discard(execution.run_id)
+        self.losses.forget(execution.run_id)
         ended = self._writer.submit(*execution.take_notes(), end)
         self._ending.add(execution.run_id)
         self._forget(execution)  # makes room, so that the next claim shares this commit
@@ -351,7 +354,7 @@ class Worker:
         # Kept for a moment if its program may be needed again soon, and for longer if something
         # would be lost: one that had to begin again because of that would do so for ever.
         at = execution.waits.sleeps_until
-        kept = execution.run_id in self._kept
+        kept = self.losses.keeps(execution.run_id)
         rests = execution.waits.rests and not kept
         far = rests and at is not None and at > now + WARM_SECONDS * SECOND
         full = len(self._warm) >= self._concurrency and not kept
@@ -367,13 +370,6 @@ class Worker:
         """A program that had been parked went on by itself."""
         self._forget_waiting(execution.run_id)
         self._active[execution.run_id] = execution
-
-    def begins_again(self, run_id: str) -> None:
-        """Leaving memory cost this run something; it is kept the next time."""
-        self._kept.add(run_id)
-
-    def keeps(self, run_id: str) -> bool:
-        return run_id in self._kept
 
     def _forget_waiting(self, run_id: str) -> Execution | None:
         """The program in memory of a run that is parked or about to be; it is forgotten here."""
@@ -393,7 +389,7 @@ class Worker:
     def let_go(self, run_id: str) -> None:
         """The run was cancelled, ended or taken over: interrupt its program."""
         execution = self._active.pop(run_id, None) or self._forget_waiting(run_id)
-        self._kept.discard(run_id)
+        self.losses.forget(run_id)
         if execution is not None:
             execution.stop()
             self._claims.soon()

@@ -286,6 +286,8 @@ class Claimed(msgspec.Struct):
     more: bool = False
     # The worker's lease has ended: it holds nothing any more and gets nothing.
     lease_lost: bool = False
+    # Whether a sweep that was asked for left something to the next one.
+    unswept: bool = False
 
 
 class Committed(msgspec.Struct):

@@ -13,7 +13,8 @@ from stepwell.kernel.changes import Committed
 
 # Whether some worker could execute the run `r`; only such a run is called up, and a call that
 # nobody is left to answer holds no slot.
-ANSWERABLE = "EXISTS (SELECT FROM workers w WHERE w.programs::jsonb ? r.program)"
+ANSWERABLE = """(r.workspace_id, r.program) IN (
+        SELECT w.workspace_id, jsonb_array_elements_text(w.programs::jsonb) FROM workers w)"""
 
 # Slots in use: those of runs at work, and those of runs called up but not yet claimed.
 TAKEN = f"""(SELECT count(DISTINCT l.slot) FROM limits l

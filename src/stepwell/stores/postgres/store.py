@@ -84,8 +84,7 @@ class PostgresStore:
     async def commit(self, batch: Sequence[Change]) -> Committed:
         async with self._turn:
             now = max((c.now for c in batch if isinstance(c, ClaimRuns) and c.sweep), default=None)
-            if now is not None:
-                await self._sweep(now)
+            swept_all = now is None or await self._sweep(now)
             await self._obstacles.before_batch()
             await self._writer.plan_again(len(batch))
             try:
@@ -98,20 +97,22 @@ class PostgresStore:
             for outcome in done.outcomes:
                 if isinstance(outcome, Claimed):
                     self._expectant = outcome.more
+                    outcome.unswept = not swept_all
             swept, self._swept = self._swept, Committed([])
             done.stopped += swept.stopped
             done.ended += swept.ended
             done.due = done.due or swept.due
         return done
 
-    async def _sweep(self, now: int) -> None:
+    async def _sweep(self, now: int) -> bool:
         try:
-            await self._writer.run(lambda db: sweep(db, now, self._swept))
+            return await self._writer.run(lambda db: sweep(db, now, self._swept))
         except StoreUnavailable:
             raise
         except Exception as error:
             # The batch has nothing to do with it, and the next sweep comes soon.
             log.warning("A sweep failed and is tried again soon: %r", error)
+            return True
 
     def watch(self, notice: Notice) -> None:
         self._notices.watch(notice)

@@ -23,8 +23,11 @@ from stepwell.stores.postgres.locking import limit_name, lock, lock_names
 SWEEP_LIMIT = 500
 
 
-async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> None:
-    """Look whether there is anything to do, which is rare; then do it, one worker at a time."""
+async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
+    """Look whether there is anything to do, which is rare; then do it, one worker at a time.
+
+    False if there are more queues to be looked at than were.
+    """
     row = await db.fetchrow(
         f"""WITH RECURSIVE queues (key) AS (
                 SELECT min(blocked_on) FROM runs WHERE blocked_on IS NOT NULL
@@ -66,6 +69,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> None:
                     await _alone(db, partial(_expire, db, [run_id], now, done))
     if queues:
         await _alone(db, partial(_unblock, db, queues, now, done))
+    return len(queues or ()) < SWEEP_LIMIT
 
 
 async def _alone(db: asyncpg.Connection, work: Callable[[], Awaitable[None]]) -> None:

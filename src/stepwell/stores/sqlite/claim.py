@@ -29,10 +29,11 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
     """Give a worker runs to execute and news of those it holds."""
     if one(db, _LEASED, ask.worker_id, ask.now) is None:
         return Claimed([], None, lease_lost=True)
+    unswept = False
     if ask.sweep:
         _take_over(db, ask.now, done)
         _expire(db, ask.now, done)
-        _unblock(db, ask.now, done)
+        unswept = not _unblock(db, ask.now, done)
     nudged = _news(db, ask)
     lanes = live_lanes(db, ask)
     called = Committed([])
@@ -60,7 +61,7 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
         )
     runs = _load(db, picked, set(nudged), ask.now) if picked or nudged else []
     next_at = None if more else _next_at(db, ask, lanes)
-    return Claimed(runs=runs, next_at=next_at, more=more)
+    return Claimed(runs=runs, next_at=next_at, more=more, unswept=unswept)
 
 
 def _news(db: apsw.Connection, ask: ClaimRuns) -> list[str]:
@@ -320,9 +321,9 @@ def _expire(db: apsw.Connection, now: int, done: Committed) -> None:
     done.stopped.extend((row[0], row[1]) for row in late)
 
 
-def _unblock(db: apsw.Connection, now: int, done: Committed) -> None:
-    """The safety net under the calls of `wake_queued`: queues whose limits have room."""
-    for (limit_key,) in all_rows(
+def _unblock(db: apsw.Connection, now: int, done: Committed) -> bool:
+    """The net under the calls of `wake_queued`: queues whose limits have room. Were these all?"""
+    found = all_rows(
         db,
         f"""WITH RECURSIVE queues (key) AS (
                 SELECT min(blocked_on) FROM runs WHERE blocked_on IS NOT NULL
@@ -331,5 +332,7 @@ def _unblock(db: apsw.Connection, now: int, done: Committed) -> None:
                 FROM queues q WHERE q.key IS NOT NULL)
             SELECT k.key FROM queues k WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY} LIMIT ?""",
         SWEEP_LIMIT,
-    ):
+    )
+    for (limit_key,) in found:
         wake_queued(db, limit_key, now, done)
+    return len(found) < SWEEP_LIMIT

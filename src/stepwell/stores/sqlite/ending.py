@@ -120,8 +120,8 @@ def _free_slots(db: apsw.Connection, ids: str, now: int, done: Committed) -> Non
 
 # Whether some worker could execute the run `r`; only such a run is called up, and a call that
 # nobody is left to answer holds no slot.
-ANSWERABLE = """EXISTS (SELECT 1 FROM workers w, json_each(w.programs) p
-                        WHERE p.value = r.program)"""
+ANSWERABLE = """(r.workspace_id, r.program) IN (
+        SELECT w.workspace_id, p.value FROM workers w, json_each(w.programs) p)"""
 
 # Slots in use of the limit `k`: those of runs at work, and of runs called up but not yet claimed.
 TAKEN = f"""(SELECT count(DISTINCT slot) FROM limits

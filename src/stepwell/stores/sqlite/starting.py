@@ -6,7 +6,7 @@ import apsw
 
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.states import ENDED, REPLAYED, quoted
-from stepwell.stores.sqlite.ending import wake_queued
+from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
 
@@ -100,7 +100,9 @@ def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed) -> Non
             own.append(limit_key)
     if own and change.due_at <= change.created_at:
         run(db, "UPDATE runs SET due_at = NULL, blocked_on = ? WHERE id = ?", own[0], change.id)
-        wake_queued(db, own[0], change.created_at, done)
+        # Only the newcomer can be the one to be called; to find that out takes a look at it alone.
+        if one(db, f"SELECT 1 FROM runs r WHERE r.id = ? AND {ANSWERABLE}", change.id):
+            wake_queued(db, own[0], change.created_at, done)
 
 
 # Entries of start_child whose child did not complete, and whose result the program never got.
