@@ -120,7 +120,7 @@ class Context(Journaling):
             execution, key, seq, self._key_base, function, args, kwargs, retry or self._retry,
             limit, self._threads, self._max_result_bytes,
         )  # fmt: skip
-        with self._giving_up(key, seq, "step"):
+        try:  # what `_giving_up` does, without what that costs a step
             await execution.ready()
             execution.enter()
             try:
@@ -129,6 +129,9 @@ class Context(Journaling):
                 return await self._settled(await work.attempts(entry))
             finally:
                 execution.leave()
+        except asyncio.CancelledError:
+            execution.skip(key, seq, "step", work.started_at)
+            raise
 
     # -- time ----------------------------------------------------------------------------
 
