@@ -128,6 +128,7 @@ class Cli:
         return subprocess.Popen(
             [*self._command, *words], cwd=self.folder, env=self._environ,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+            preexec_fn=_as_from_a_terminal,
         )  # fmt: skip
 
     @contextmanager
@@ -157,6 +158,11 @@ class Worker:
         """Send the signal; the exit code."""
         self.process.send_signal(number)
         return self.process.wait(PATIENCE_SECONDS)
+
+
+def _as_from_a_terminal() -> None:
+    """What runs in the background may be told to ignore Ctrl-C, and hands that on."""
+    signal.signal(signal.SIGINT, signal.SIG_DFL)
 
 
 def until(condition: Callable[[], Any]) -> Any:
