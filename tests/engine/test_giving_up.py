@@ -367,30 +367,3 @@ async def test_a_step_given_up_between_attempts_replays_as_a_step(world: World) 
                 await until_waiting(sw, run)
             assert {step.kind for step in await sw.steps(run.id) if step.key == "flaky"} == {"step"}
             assert await _replayed(sw, run) == "went on"
-
-
-async def test_a_program_that_ends_while_it_leaves_memory_is_begun_again(
-    world: World, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("stepwell.engine.worker.BRANCHES_WARM_SECONDS", 0.0)
-    waited = asyncio.Event()
-    passes: list[int] = []
-
-    @workflow
-    async def half(ctx: Any, input: Any) -> Any:
-        passes.append(1)
-        task = asyncio.create_task(ctx.wait_for_event("never"))
-        if len(passes) == 1:
-            await waited.wait()  # something that nobody can see
-        result = await ctx.step("after", echo, len(passes))
-        task.cancel()
-        return result
-
-    async with world([half]) as sw, sw.worker() as worker:
-        run = await sw.start("half")
-        await until(sw, run.id, "waiting")
-        worker.claim_soon()
-        sw.store.clock.advance("1s")  # it leaves memory
-        await asyncio.sleep(0)
-        waited.set()
-        assert await run.result() == 2

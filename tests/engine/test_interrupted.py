@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell import Retry, RunFailed, workflow
+from stepwell.engine.unwinding import QUICK_TURNS
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import ResumeRun
 from stepwell.kernel.clock import SECOND
@@ -345,3 +346,36 @@ async def test_however_many_limits_were_waited_for_they_are_all_gone_through_at_
         async with sw.worker(lease=LEASE), flowing(clock, "0.01s"), asyncio.timeout(30):
             assert [await run.result() for run in runs] == [2 * n for n in range(11)]
         assert clock.now() - began < 3 * SECOND
+
+
+@pytest.mark.parametrize("turns", [0, QUICK_TURNS])
+async def test_a_program_that_goes_on_while_it_leaves_memory_is_begun_again(
+    world: World, clock: Any, monkeypatch: pytest.MonkeyPatch, turns: int
+) -> None:
+    monkeypatch.setattr("stepwell.engine.worker.BRANCHES_WARM_SECONDS", 0.0)
+    passes: list[int] = []
+    ended = asyncio.Event()
+
+    @workflow
+    async def half(ctx: Any, input: Any) -> Any:
+        passes.append(1)
+        task = asyncio.create_task(ctx.wait_for_event("never"))
+        try:
+            if len(passes) == 1:
+                await asyncio.wait([task])  # it is sent away
+                for _ in range(turns):
+                    await asyncio.sleep(0)
+            result = await ctx.step("after", echo, len(passes))
+            task.cancel()
+            return result
+        finally:
+            ended.set()
+
+    async with world([half]) as sw, sw.worker(lease=LEASE):
+        run = await sw.start("half")
+        async with flowing(clock, "0.01s"):  # until it leaves memory
+            await ended.wait()
+        if turns:  # surely not its answer to being sent away
+            assert await run.result() == 2
+        async with flowing(clock):  # else it may have been, and is looked at later
+            assert await run.result() == 2

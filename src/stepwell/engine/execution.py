@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 from stepwell.engine.deliveries import Deliveries
 from stepwell.engine.keys import Keys, mismatch
 from stepwell.engine.turns import Turns
-from stepwell.engine.unwinding import Losses, Unwinding, begin_again
+from stepwell.engine.unwinding import Losses, Unwinding
 from stepwell.engine.waits import Waits
 from stepwell.engine.writer import Writer, fenced, ignore_outcome
 from stepwell.errors import Fenced, NotOpen, StoreUnavailable, Suspended
@@ -143,10 +143,8 @@ class Execution:
         """What an operation raises when the program has to leave."""
         self._leave_quietly()
         handled = isinstance(sys.exception(), Suspended | asyncio.CancelledError)
-        if self._away is not None and not (self._away.quick or handled):
-            # No cleanup: a branch that nobody could see wants to go on, and has to be let.
-            self._away = None
-            begin_again(self.held, self.writer, self._keeper.losses)
+        if self._away is not None and not handled:
+            self._away.asked()
         return Fenced()
 
     def _leave_quietly(self) -> None:

@@ -14,10 +14,9 @@ log = logging.getLogger("stepwell.execution")
 
 # How long a program that leaves memory may clean up, or sit in something that is not durable.
 UNWIND_SECONDS = 1.0
-
-
 # Turns of the loop that a program which does not clean up anything may need for that.
 QUICK_TURNS = 8
+# Runs that are remembered as losing something.
 MOST_KEPT = 1000
 
 
@@ -69,51 +68,59 @@ class Unwinding:
         self._left_by_wait = left_by_wait
         self._losses = losses
         self._turns_left = QUICK_TURNS
+        # Whether it has been decided what becomes of the run; a branch may still change that.
         self._over = False
+        self._begun_again = False
 
     def turn(self) -> bool:
         """Most are done in a few turns; only for the others is a timer worth its while."""
         self._turns_left -= 1
         if self._task.done() and not self._over:
-            self._over = True
             self._unwound(at_once=True)
         if self._turns_left == 0 and not self._over:
             asyncio.get_running_loop().call_later(UNWIND_SECONDS, self._insist)
         return self._turns_left == 0
 
-    @property
-    def quick(self) -> bool:
-        """Whether what the program does now is still its answer to being sent away."""
-        return self._turns_left > 0
+    def asked(self) -> None:
+        """The program asks for an operation; not to clean up, as far as one can see.
+
+        So a branch that nobody could see wants to go on, and has to be let: unless it may still
+        be its answer to being sent away.
+        """
+        if self._turns_left == 0 and not self._begun_again:
+            self._begin_again()
 
     def _insist(self) -> None:
         self._task.cancel()
-        self._unwound(at_once=False)
+        if not self._over:
+            self._unwound(at_once=False)
 
     def _unwound(self, *, at_once: bool) -> None:
+        self._over = True
         if self._rested or self._left_by_wait() or (at_once and not self._in_doubt()):
             if self._rest is not None:
                 self._writer.submit(self._rest).add_done_callback(ignore_outcome)
         elif not at_once:
-            begin_again(self._held, self._writer, self._losses)
+            self._begin_again()
 
     def _in_doubt(self) -> bool:
         return self._losses.doubts(self._held.run_id)
 
+    def _begin_again(self) -> None:
+        """Take the parked run up again: its program was busy with something that is lost now."""
+        self._over = self._begun_again = True
+        held, writer = self._held, self._writer
+        self._losses.lost(held.run_id)
+        log.warning(
+            "Run %s awaits something outside a step while it also waits durably. It is begun "
+            "again from its journal; put what it awaits into a step.",
+            held.run_id,
+        )
 
-def begin_again(held: Held, writer: Writer, losses: Losses) -> None:
-    """Take a parked run up again, whose program was busy with something that is lost now."""
-    losses.lost(held.run_id)
-    log.warning(
-        "Run %s awaits something outside a step while it also waits durably. It is begun "
-        "again from its journal; put what it awaits into a step.",
-        held.run_id,
-    )
+        def give_back(done: asyncio.Future[list[Any]]) -> None:
+            if done.cancelled() or done.exception() is not None or done.result()[0] is None:
+                return
+            taken = Held(held.run_id, held.owner, done.result()[0])
+            writer.submit(ReleaseRun(taken)).add_done_callback(ignore_outcome)
 
-    def give_back(done: asyncio.Future[list[Any]]) -> None:
-        if done.cancelled() or done.exception() is not None or done.result()[0] is None:
-            return
-        taken = Held(held.run_id, held.owner, done.result()[0])
-        writer.submit(ReleaseRun(taken)).add_done_callback(ignore_outcome)
-
-    writer.submit(ResumeRun(held)).add_done_callback(give_back)
+        writer.submit(ResumeRun(held)).add_done_callback(give_back)

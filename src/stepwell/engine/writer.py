@@ -18,6 +18,7 @@ from stepwell.kernel.changes import (
     ParkRun,
     RecordStep,
     WatchWaits,
+    run_ids_of,
 )
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.store import Store
@@ -61,15 +62,7 @@ class Unit:
     @property
     def run_ids(self) -> set[str]:
         """The runs it is about."""
-        return {
-            run_id
-            for change in self.changes
-            for run_id in (
-                getattr(getattr(change, "held", None), "run_id", None),
-                getattr(change, "run_id", None),
-            )
-            if run_id is not None
-        }
+        return {run_id for change in self.changes for run_id in run_ids_of(change)}
 
     def refuse(self, error: Exception) -> None:
         if not self.future.done():
@@ -220,7 +213,7 @@ class Writer:
         for unit in units:
             run_ids = unit.run_ids
             # Whoever waits until all is durable comes after what is held back.
-            if unit.concerns(opened) or (later and not unit.changes):
+            if not opened.isdisjoint(run_ids) or (later and not unit.changes):
                 later.append(unit)
             else:
                 batch.append(unit)

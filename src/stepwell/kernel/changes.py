@@ -230,6 +230,13 @@ Change = (
 )
 
 
+def run_ids_of(change: Change) -> list[str]:
+    """The runs that exist already and that the change is about."""
+    held = getattr(change, "held", None)
+    found = (getattr(held, "run_id", None), getattr(change, "run_id", None))
+    return [run_id for run_id in found if run_id is not None]
+
+
 class JournalRow(msgspec.Struct, array_like=True, gc=False):
     """A journal entry as a claim brings it along."""
 

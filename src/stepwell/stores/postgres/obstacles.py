@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 import asyncpg
 
-from stepwell.kernel.changes import Change
+from stepwell.kernel.changes import Change, run_ids_of
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.connections import WRITER_SETTINGS, Line
@@ -36,7 +36,7 @@ class Obstacles:
         if self._wary_until is None:
             await self._wait_for_locks(WARY_LOCK_TIMEOUT)
         self._wary_until = self._clock.now() + WARY_SECONDS * SECOND
-        run_ids = {run_id for change in batch for run_id in _run_ids(change) if packable(run_id)}
+        run_ids = {run_id for change in batch for run_id in run_ids_of(change) if packable(run_id)}
         rows = await self._line.run(
             lambda db: db.fetch(
                 """WITH free AS MATERIALIZED (
@@ -53,9 +53,3 @@ class Obstacles:
             await db.execute(f"SET lock_timeout = {milliseconds}")
 
         await self._line.run(work)
-
-
-def _run_ids(change: Change) -> list[str]:
-    held = getattr(change, "held", None)
-    found = (getattr(held, "run_id", None), getattr(change, "run_id", None))
-    return [run_id for run_id in found if run_id is not None]

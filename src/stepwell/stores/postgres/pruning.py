@@ -4,22 +4,13 @@ from __future__ import annotations
 
 import asyncpg
 
-# The rows of a run, by what each statement deletes of them. Signals are in two indexes.
-_OWN = (
-    "payloads WHERE",
-    "steps WHERE",
-    "attempts WHERE",
-    "waits WHERE",
-    "limits WHERE",
-    "events WHERE consumed_by IS NULL AND",
-    "events WHERE consumed_by IS NOT NULL AND",
-)
+from stepwell.stores.tables import COUNT_OF_A_RUN, OF_A_RUN
 
 
 async def prune(db: asyncpg.Connection, now: int, limit: int, rows: int) -> int:
     async with db.transaction():
         old = await _old_runs(db, now, limit, rows)
-        for own in _OWN:
+        for own in OF_A_RUN:
             await db.execute(f"DELETE FROM {own} run_id = ANY($1)", old)
         await db.execute("DELETE FROM runs WHERE id = ANY($1)", old)
     return len(old)
@@ -30,7 +21,7 @@ async def _old_runs(db: asyncpg.Connection, now: int, limit: int, rows: int) -> 
     old: list[str] = []
     # A few at a time: once they are enough, the rows of further runs are not even counted.
     async for run_id, own in db.cursor(
-        f"""SELECT id, {" + ".join(f"(SELECT count(*) FROM {own} run_id = r.id)" for own in _OWN)}
+        f"""SELECT id, {COUNT_OF_A_RUN}
             FROM runs r WHERE prune_at <= $1 AND NOT EXISTS (
                 SELECT FROM runs p WHERE p.id = r.parent_run_id AND p.completed_at IS NULL)
             ORDER BY prune_at LIMIT $2 FOR UPDATE SKIP LOCKED""",

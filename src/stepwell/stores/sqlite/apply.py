@@ -28,6 +28,7 @@ from stepwell.kernel.changes import (
     WatchWaits,
 )
 from stepwell.kernel.claiming import start_with_claim
+from stepwell.kernel.clock import LAST
 from stepwell.kernel.outcomes import Ending
 from stepwell.kernel.states import ENDED, OPEN, quoted
 from stepwell.stores.sqlite import waiting
@@ -131,7 +132,8 @@ def _park_runs(db: apsw.Connection, found: list[tuple[int, ParkRun]], done: Comm
     run(
         db,
         f"""UPDATE runs SET status = 'waiting', owner = NULL, crashes = 0,
-                due_at = coalesce(min({_NEXT_DUE}, p.value->>2), {_NEXT_DUE}, p.value->>2)
+                due_at = nullif(
+                    min(coalesce({_NEXT_DUE}, {LAST}), coalesce(p.value->>2, {LAST})), {LAST})
             FROM json_each(?) p WHERE runs.id = p.value->>0""",
         pack([(c.held.run_id, c.keys, c.look_at) for _, c in found]),
     )

@@ -5,24 +5,14 @@ from __future__ import annotations
 import apsw
 
 from stepwell.stores.sqlite.rows import pack, run, writing
-
-# The rows of a run, by what each statement deletes of them. Signals are in two indexes.
-_OWN = (
-    "payloads WHERE",
-    "steps WHERE",
-    "attempts WHERE",
-    "waits WHERE",
-    "limits WHERE",
-    "events WHERE consumed_by IS NULL AND",
-    "events WHERE consumed_by IS NOT NULL AND",
-)
+from stepwell.stores.tables import COUNT_OF_A_RUN, OF_A_RUN
 
 
 def prune(db: apsw.Connection, now: int, limit: int, rows: int) -> int:
     with writing(db):
         old = _old_runs(db, now, limit, rows)
         ids = pack(old)
-        for own in _OWN:
+        for own in OF_A_RUN:
             run(db, f"DELETE FROM {own} run_id IN (SELECT value FROM json_each(?))", ids)
         run(db, "DELETE FROM runs WHERE id IN (SELECT value FROM json_each(?))", ids)
     return len(old)
@@ -33,7 +23,7 @@ def _old_runs(db: apsw.Connection, now: int, limit: int, rows: int) -> list[str]
     old: list[str] = []
     # Row by row: once they are enough, the rows of further runs are not even counted.
     for run_id, own in db.execute(
-        f"""SELECT id, {" + ".join(f"(SELECT count(*) FROM {own} run_id = r.id)" for own in _OWN)}
+        f"""SELECT id, {COUNT_OF_A_RUN}
             FROM runs r WHERE prune_at <= ? AND NOT EXISTS (
                 SELECT 1 FROM runs WHERE id = r.parent_run_id AND completed_at IS NULL)
             ORDER BY prune_at LIMIT ?""",
