@@ -36,7 +36,8 @@ STEP_STATUSES = {
     "completed": "done, with an output",
     "failed": "given up, with an error",
     "timed_out": "a wait for an event whose timeout came first",
-    "skipped": "given up by the workflow itself before there was a result, by a cancelled task say",
+    "skipped": "given up before there was a result: by the workflow itself, by a cancelled task "
+    "say, or because its run has ended",
 }
 # Kind of step, what makes one, and its key.
 STEP_KINDS = (

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import datetime
 from typing import Any
 
@@ -10,7 +11,7 @@ import pytest
 from stepwell import Retry, RunFailed, workflow
 from stepwell.errors import RunNotFailed, StepNotFound
 from tests.conftest import World
-from tests.engine.support import echo, until, until_code
+from tests.engine.support import echo, eventually, until, until_code
 
 NEVER = Retry(attempts=1)
 
@@ -208,3 +209,65 @@ async def test_a_run_that_waits_can_be_forked_and_goes_on_waiting_itself(world: 
         await sw.signal(origin.id, "go", "origin")
         assert await origin.result() == "origin"
     assert calls == ["before"]
+
+
+@pytest.mark.parametrize("attempts", [1, 2])
+async def test_a_retry_remembers_what_may_have_happened(world: World, attempts: int) -> None:
+    calls: list[str] = []
+
+    async def charge() -> str:
+        calls.append("charge")
+        if len(calls) < attempts:
+            raise ConnectionError
+        if len(calls) == attempts:
+            await asyncio.Event().wait()
+        return "charged"
+
+    @workflow
+    async def pay(ctx: Any, input: Any) -> Any:
+        return await ctx.step("charge", charge, once=True, retry=Retry(attempts=2, base="0s"))
+
+    async with world([pay]) as sw, sw.worker():
+        run = await sw.start("pay")
+        await eventually(lambda: len(calls) == attempts)
+        assert await sw.cancel(run.id)
+        again = await sw.retry(run.id)
+        with pytest.raises(RunFailed, match="unknown"):
+            await again.result()
+        assert len(calls) == attempts
+        # Somebody has looked, and wants it done.
+        assert await (await sw.retry(again.id)).result() == "charged"
+
+
+async def test_a_retry_adopts_children_that_are_still_at_work(world: World) -> None:
+    began, mended = asyncio.Event(), asyncio.Event()
+
+    async def work() -> None:
+        began.set()
+        await asyncio.Event().wait()
+
+    def fail() -> None:
+        if not mended.is_set():
+            raise ValueError
+
+    @workflow
+    async def child(ctx: Any, input: Any) -> Any:
+        await ctx.step("work", work)
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        handle = await ctx.start_child("child", "child")
+        await ctx.step("fail", fail, retry=Retry(attempts=1))
+        await handle.result()
+
+    async with world([parent, child]) as sw, sw.worker():
+        run = await sw.start("parent")
+        await until(sw, run.id, "failed")
+        await began.wait()
+        mended.set()
+        again = await sw.retry(run.id)
+        await until(sw, again.id, "waiting")
+        [found] = (await sw.list_runs(definition="child")).items
+        assert found.parent_run_id == again.id
+        assert await sw.cancel(again.id)
+        assert (await sw.get_run(found.id)).status == "cancelled"

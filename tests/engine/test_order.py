@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -14,7 +14,7 @@ from stepwell.kernel.changes import Change, Committed, Held, OpenWait, ParkRun, 
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.samples import record, wait
 from tests.conftest import World
-from tests.engine.support import flowing, until
+from tests.engine.support import echo, flowing, until
 
 
 async def turns() -> None:
@@ -24,8 +24,10 @@ async def turns() -> None:
 
 
 @asynccontextmanager
-async def commit_under_way(stepwell: Any) -> AsyncIterator[None]:
-    """While inside, one commit is under way, and the next one gathers."""
+async def commit_under_way(
+    stepwell: Any, doing: Callable[[], Awaitable[Any]]
+) -> AsyncIterator[None]:
+    """While inside, the commit of this is under way, and the next one gathers."""
     gate, under_way = asyncio.Event(), asyncio.Event()
     real = stepwell.store.commit
 
@@ -35,14 +37,14 @@ async def commit_under_way(stepwell: Any) -> AsyncIterator[None]:
         return await real(batch)
 
     stepwell.store.commit = commit
-    emitting = asyncio.create_task(stepwell.emit("tick"))
+    done = asyncio.ensure_future(doing())
     await under_way.wait()
     try:
         yield
     finally:
         stepwell.store.commit = real
         gate.set()
-        await emitting
+        await done
 
 
 async def test_a_run_that_parks_right_after_it_worked_beside_a_wait_wakes_in_time(
@@ -64,7 +66,7 @@ async def test_a_run_that_parks_right_after_it_worked_beside_a_wait_wakes_in_tim
     async with world([napping]) as sw, sw.worker():
         run = await sw.start("napping")
         await until(sw, run.id, "running")
-        async with commit_under_way(sw):
+        async with commit_under_way(sw, lambda: sw.emit("tick")):
             begin.set()
             await turns()
             give_up.set()
@@ -92,7 +94,7 @@ async def test_a_wait_given_up_before_it_was_open_takes_no_signal(world: World) 
     async with world([second_thoughts]) as sw, sw.worker():
         run = await sw.start("second_thoughts")
         await until(sw, run.id, "running")
-        async with commit_under_way(sw):
+        async with commit_under_way(sw, lambda: sw.emit("tick")):
             begin.set()
             await turns()
             give_up.set()
@@ -102,6 +104,36 @@ async def test_a_wait_given_up_before_it_was_open_takes_no_signal(world: World) 
         await sw.signal(run.id, "go", "now")
         async with asyncio.timeout(30):
             assert await run.result() == "now"
+
+
+async def test_a_sweep_does_not_take_a_run_that_is_just_being_resumed(
+    world: World, clock: Any
+) -> None:
+    go = asyncio.Event()
+    begun: list[str] = []
+
+    @workflow
+    async def busy(ctx: Any, input: Any) -> Any:
+        begun.append(ctx.run_id)
+        waiting = asyncio.create_task(ctx.wait_for_event("never"))
+        await go.wait()
+        result = await ctx.step("after", echo, 1)
+        waiting.cancel()
+        return result
+
+    async with world([busy]) as sw, sw.worker(lease="1d") as worker:
+        ended = await sw.start("busy")
+        assert await sw.cancel(ended.id)
+        run = await sw.start("busy")
+        await until(sw, run.id, "waiting")
+        clock.advance("2s")  # the next claim sweeps
+        async with commit_under_way(sw, lambda: sw.cancel(ended.id)):
+            worker.claim_soon()
+            go.set()
+            await turns()
+        async with flowing(clock, "0.01s"):
+            assert await run.result() == 1
+    assert begun.count(run.id) == 1
 
 
 class Recorder:
@@ -182,4 +214,46 @@ async def test_what_is_blocked_is_put_off_at_once_and_in_order(clock: FakeClock)
     async with flowing(clock):
         await asyncio.gather(*futures)
     assert [key for batch in store.batches for key in batch] == ["b", "e", "a", "c", "d"]
+    await writer.close()
+
+
+async def test_what_was_held_back_does_not_overtake_what_is_blocked(clock: FakeClock) -> None:
+    store, writer = opened(clock)
+    held = Held("r1", "w1", 1)
+    store.blocked = {"x"}
+    opening: OpenWait = wait(store, held, "x")
+    first = writer.submit(opening, WatchWaits(held, ["x"]))
+    second = writer.submit(record(store, held, "y", settles=True))
+    await turns()
+    assert store.batches == []
+    store.blocked = set()
+    async with flowing(clock):
+        await asyncio.gather(first, second)
+    assert store.batches == [["x", "WatchWaits"], ["y"]]
+    await writer.close()
+
+
+async def test_what_came_during_the_commit_does_not_overtake_what_that_found_blocked(
+    clock: FakeClock,
+) -> None:
+    store, writer = opened(clock)
+    one, two = Held("r1", "w1", 1), Held("r2", "w1", 1)
+    store.blocked = {"a"}
+    refused, commit = asyncio.Event(), store.commit
+
+    async def slow_commit(batch: list[Change]) -> Committed:
+        await refused.wait()
+        return await commit(batch)
+
+    store.commit = slow_commit  # type: ignore[method-assign]
+    first = writer.submit(record(store, one, "a"))
+    await turns()
+    second, other = writer.submit(record(store, one, "b")), writer.submit(record(store, two, "c"))
+    refused.set()
+    await other
+    assert store.batches == [["c"]]
+    store.blocked = set()
+    async with flowing(clock):
+        await asyncio.gather(first, second)
+    assert store.batches == [["c"], ["a"], ["b"]]
     await writer.close()

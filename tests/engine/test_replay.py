@@ -8,8 +8,9 @@ from typing import Any
 import pytest
 
 from stepwell import RunFailed, workflow
+from stepwell.testing.crash import vanish
 from tests.conftest import World
-from tests.engine.support import double, echo, eventually, until
+from tests.engine.support import double, echo, eventually, flowing, until
 
 
 async def test_waits_and_steps_and_sleeps_can_be_gathered(world: World, clock: Any) -> None:
@@ -210,3 +211,76 @@ async def test_a_program_parked_too_soon_goes_on_by_itself(world: World, clock: 
         for run in runs:
             assert await run.result() == "done"
         assert passes == [1]
+
+
+@pytest.mark.parametrize("once", [True, False])
+async def test_patched_keeps_a_run_on_its_way_that_was_stopped_inside_a_step(
+    world: World, clock: Any, once: bool
+) -> None:
+    calls: list[str] = []
+
+    async def charge(way: str) -> str:
+        calls.append(way)
+        if len(calls) == 1:
+            await asyncio.Event().wait()
+        return way
+
+    @workflow(name="pay")
+    async def before(ctx: Any, input: Any) -> Any:
+        return await ctx.step("charge", charge, "old", once=once, on_unknown="retry")
+
+    @workflow(name="pay")
+    async def after(ctx: Any, input: Any) -> Any:
+        if await ctx.patched("better"):
+            return await ctx.step("charge-better", charge, "new")
+        return await ctx.step("charge", charge, "old", once=once, on_unknown="retry")
+
+    async with world([before]) as sw, sw.worker(grace=0):
+        run = await sw.start("pay")
+        await eventually(lambda: calls)
+        clock.advance("1s")
+        while not await sw.steps(run.id):
+            await asyncio.sleep(0.001)
+    async with world([after]) as sw, sw.worker():
+        assert await sw.result(run.id) == "old"
+        assert await (await sw.start("pay")).result() == "new"
+    assert calls == ["old", "old", "new"]
+
+
+async def test_an_interrupted_step_is_given_the_same_time_again(world: World, clock: Any) -> None:
+    seen: list[str] = []
+
+    async def note(at: str) -> None:
+        seen.append(at)
+        if len(seen) == 1:
+            await asyncio.Event().wait()
+
+    @workflow
+    async def timed(ctx: Any, input: Any) -> Any:
+        await ctx.step("note", note, ctx.now().isoformat())
+
+    async with world([timed]) as sw:
+        async with sw.worker() as victim:
+            run = await sw.start("timed")
+            await eventually(lambda: seen)
+            vanish(victim)
+        async with sw.worker(), flowing(clock):
+            await run.result()
+    assert len(seen) == 2
+    assert seen[0] == seen[1]
+
+
+async def test_what_a_program_gave_up_is_durable_before_it_acts_on_that(world: World) -> None:
+    async def statuses(run_id: str) -> dict[str, str]:
+        return {step.key: step.status for step in await sw.steps(run_id)}
+
+    @workflow
+    async def hasty(ctx: Any, input: Any) -> Any:
+        waiting = asyncio.create_task(ctx.wait_for_event("go"))
+        await asyncio.sleep(0)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        return await ctx.step("act", statuses, ctx.run_id)
+
+    async with world([hasty]) as sw, sw.worker():
+        assert (await (await sw.start("hasty")).result())["go"] == "skipped"

@@ -77,6 +77,11 @@ class Claims:
         self._ask = ask
         self._writer.submit(ask).add_done_callback(lambda done: self._on_claimed(done, ask))
 
+    def known_changed(self) -> None:
+        """A claim that is being gathered has to say so, lest it take runs for forgotten ones."""
+        if self._ask is not None and not self._ask.dated:
+            self.soon()
+
     def sweep_soon(self) -> None:
         """Some worker is gone: claim, and look for what it has left behind."""
         self._next_sweep_at = 0

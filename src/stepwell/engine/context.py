@@ -83,7 +83,7 @@ class Context(Journaling):
             entry = execution.entry(key, "now")
             if entry is None:
                 at = execution.clock.now()
-                execution.note(
+                execution.decide(
                     RecordStep(
                         execution.held, key, seq, "now", "completed", 1, str(at), None, at, at
                     )

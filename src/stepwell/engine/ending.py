@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
+import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -15,6 +15,8 @@ from stepwell.kernel.codec import decode
 from stepwell.kernel.outcomes import read_error
 from stepwell.kernel.run import ErrorInfo, Run
 from stepwell.store import Store
+
+log = logging.getLogger("stepwell.ending")
 
 # The longer a run has been waited for, the less often it is looked at.
 FIRST_PAUSE, LONGEST_PAUSE = 0.02, 0.5
@@ -94,9 +96,13 @@ class Endings:
             while self._waiting:
                 await sleep(self._store.clock, max(pause, len(self._waiting) * PAUSE_PER_RUN))
                 pause = min(pause * 1.3, LONGEST_PAUSE)
-                with contextlib.suppress(StoreUnavailable):
+                try:
                     for run_id in await self._store.ended(list(self._waiting)):
                         self.ended(run_id)
+                except StoreUnavailable:
+                    pass  # the next look may go through
+                except Exception as error:
+                    log.warning("Whether runs have ended could not be looked up: %r", error)
         finally:
             self._task = None
 

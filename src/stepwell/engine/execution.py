@@ -96,7 +96,11 @@ class Execution:
         # Decisions of ctx.patched() in this execution.
         self.patches: dict[str, bool] = {}
         self._keys = Keys()
+        # Entries without a result that the program has not come to yet.
+        self._unreached = {row.key for row in claimed.journal if row.status not in REPLAYED}
         self._notes: list[RecordStep] = []
+        # Whether one of them is a decision that nothing durable tells of.
+        self.decided = False
         # Operations at work; the program cannot be parked while there are any.
         self._active = 0
         # Waits that are not open yet, each with what goes along with it.
@@ -130,14 +134,16 @@ class Execution:
     def entry(self, key: str, kind: str) -> JournalRow | None:
         """What the journal holds under this key."""
         row = self.entries.get(key)
-        if row is not None and row.kind != kind:
-            raise mismatch(key, row.kind, kind)
+        if row is not None:
+            if row.kind != kind:
+                raise mismatch(key, row.kind, kind)
+            self._unreached.discard(key)
         return row
 
     @property
     def replaying(self) -> bool:
         """Whether something recorded or waited for has not been reached yet."""
-        return self.deliveries.replaying or self.waits.unseen > 0
+        return bool(self.deliveries.replaying or self.waits.unseen > 0 or self._unreached)
 
     def leaving(self) -> BaseException:
         """What an operation raises when the program has to leave."""
@@ -159,11 +165,15 @@ class Execution:
         """Record this along with whatever is recorded next."""
         self._notes.append(change)
 
+    def decide(self, change: RecordStep) -> None:
+        """The same for what only the program knows: it is durable before another step is begun."""
+        self._notes.append(change)
+        self.decided = True
+
     async def record(self, *changes: Change) -> None:
         """Make changes durable; raises when the run is no longer held."""
         await self.ready()
-        notes, self._notes = self._notes, []
-        submitted = self.writer.submit(*notes, *changes)
+        submitted = self.writer.submit(*self.take_notes(), *changes)
         try:
             outcomes = await submitted
         except (StoreUnavailable, NotOpen):  # closed: nothing more can be recorded
@@ -183,7 +193,7 @@ class Execution:
         if self.departed:
             return
         now = self.clock.now()
-        self.note(
+        self.decide(
             RecordStep(
                 self.held, key, seq, kind, "skipped", 1, None, None, started_at, now,
                 settles=True,
@@ -200,7 +210,7 @@ class Execution:
             raise self.leaving()
 
     async def _resume(self) -> None:
-        self._keeper.resumed(self)  # first, lest a claim take the run for a forgotten one
+        self._keeper.resumed(self)  # first, for the claim that may share its commit
         try:
             fence = (await self.writer.submit(ResumeRun(self.held)))[0]
         except (StoreUnavailable, NotOpen):
@@ -298,8 +308,7 @@ class Execution:
         self._to_open = {}
         only_waits = self._active == 0 and self.waits.all_open
         last = self._park(keys) if only_waits else WatchWaits(self.held, keys)
-        changes: list[Change] = [*self._notes, *opening, last]
-        self._notes = []
+        changes: list[Change] = [*self.take_notes(), *opening, last]
         keys_opened = [change.key for change in opening if type(change) is OpenWait]
         submitted = self.writer.submit(*changes)
         submitted.add_done_callback(lambda done: self._on_opened(done, keys_opened, only_waits))
@@ -376,4 +385,5 @@ class Execution:
 
     def take_notes(self) -> list[RecordStep]:
         notes, self._notes = self._notes, []
+        self.decided = False
         return notes

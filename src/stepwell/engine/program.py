@@ -60,24 +60,26 @@ async def execute(
                     "async function itself with @workflow, before anything that wraps it."
                 )
         output = encode_result(result, max_result_bytes)
-    except (Suspended, Fenced) as error:
-        execution.suspended = _has_suspended(error)
-        return None
-    except (Exception, SystemExit) as error:
-        if isinstance(error, SystemExit):
-            error = ExitRequested(f"sys.exit({error.code!r}) was called")
-        if not isinstance(error, StepFailed):  # that has been said already
-            log.warning("Run %s failed.\n%s", execution.run_id, trace(error))
-        return await _end(execution, "failed", None, describe_failure(error, None))
     except BaseException as error:
-        if execution.departed:
-            # User code saw the interruption and dressed it up, in a group perhaps.
+        if execution.departed or isinstance(error, Suspended | Fenced):
+            # User code may have seen the interruption and dressed it up, in a group perhaps.
             execution.suspended = _has_suspended(error)
             return None
-        if isinstance(error, KeyboardInterrupt) or interrupted():
-            raise
-        return await _end(execution, "failed", None, describe_failure(error, None))
+        return await _failed(execution, error)
     return await _end(execution, "completed", output, None)
+
+
+async def _failed(execution: Execution, error: BaseException) -> EndRun | None:
+    """The program raised this: the run has failed, unless all of the process is being stopped."""
+    if isinstance(error, SystemExit):
+        error = ExitRequested(f"sys.exit({error.code!r}) was called")
+    elif not isinstance(error, Exception) and (
+        isinstance(error, KeyboardInterrupt) or interrupted()
+    ):
+        raise error
+    if not isinstance(error, StepFailed):  # that has been said already
+        log.warning("Run %s failed.\n%s", execution.run_id, trace(error))
+    return await _end(execution, "failed", None, describe_failure(error, None))
 
 
 def _has_suspended(error: BaseException | None) -> bool:

@@ -25,7 +25,7 @@ class StartOptions(TypedDict, total=False):
 
     # A second start with this key gives back the first one's run.
     idempotency_key: str | None
-    # Of the definition; the highest unless said.
+    # Of the definition; unless said, the highest that this process has, else the store.
     version: int | None
     # How long to wait before it may be claimed.
     delay: Duration | None

@@ -24,6 +24,7 @@ from stepwell.kernel.clock import SECOND
 from stepwell.kernel.codec import encode_result
 from stepwell.kernel.crashes import SUSPECT
 from stepwell.kernel.retry import Retry
+from stepwell.kernel.states import OPEN
 
 log = logging.getLogger("stepwell.step")
 
@@ -69,7 +70,7 @@ class StepCall:
 
     def record(self, status: str, output: str | None, error: str | None) -> RecordStep:
         """This step's journal entry as it stands."""
-        running = status in ("running", "retrying")
+        running = status in OPEN
         return RecordStep(
             self._execution.held, self._key, self._seq, "step", status,
             self._failures + (1 if status in ("running", "completed") else 0),
@@ -92,6 +93,8 @@ class StepCall:
             if self._on_unknown is not None or execution.claimed.attempt > SUSPECT:
                 await execution.record(self.in_progress())
             else:
+                if execution.decided:  # the function may act on it: it has to stay so
+                    await execution.record()
                 execution.writer.begun(self)
             try:
                 output = await self._call()

@@ -16,7 +16,7 @@ log = logging.getLogger("stepwell.execution")
 UNWIND_SECONDS = 1.0
 # Turns of the loop that a program which does not clean up anything may need for that.
 QUICK_TURNS = 8
-# Runs that are remembered as losing something.
+# Runs that are remembered.
 MOST_KEPT = 1000
 
 
@@ -29,8 +29,7 @@ class Losses:
 
     def lost(self, run_id: str) -> None:
         """The run was busy with something that is gone now; it is kept in memory from now on."""
-        if len(self._kept) >= MOST_KEPT:  # they may have ended elsewhere
-            self._kept.clear()
+        _make_room(self._kept)
         self._kept.add(run_id)
 
     def keeps(self, run_id: str) -> bool:
@@ -38,12 +37,18 @@ class Losses:
 
     def doubts(self, run_id: str) -> bool:
         """Nobody can tell; whether that is so for the first time, or again after the second."""
+        _make_room(self._doubted)
         self._doubted.symmetric_difference_update({run_id})
         return run_id in self._doubted
 
     def forget(self, run_id: str) -> None:
         self._kept.discard(run_id)
         self._doubted.discard(run_id)
+
+
+def _make_room(run_ids: set[str]) -> None:
+    if len(run_ids) >= MOST_KEPT:  # they may have ended elsewhere
+        run_ids.clear()
 
 
 class Unwinding:

@@ -293,7 +293,7 @@ class Worker:
             )
             if end is not None:
                 await self._end(execution, end)
-        except asyncio.CancelledError:
+        except (asyncio.CancelledError, BaseExceptionGroup):
             if not execution.departed:
                 await self._end_or_stop(execution)
             raise
@@ -370,6 +370,7 @@ class Worker:
         """A program that had been parked went on by itself."""
         self._forget_waiting(execution.run_id)
         self._active[execution.run_id] = execution
+        self._claims.known_changed()
 
     def _forget_waiting(self, run_id: str) -> Execution | None:
         """The program in memory of a run that is parked or about to be; it is forgotten here."""

@@ -125,12 +125,11 @@ class Writer:
 
     def _follows(self, unit: Unit) -> bool:
         """Whether a unit of the same run was put off: what happens to one run stays in order."""
-        if self._put_off or self._retried:
-            run_ids = unit.run_ids
-            for earlier in (*self._put_off, *self._retried):
-                if earlier is not unit and earlier.concerns(run_ids):
-                    earlier.followers.append(unit)
-                    return True
+        run_ids = unit.run_ids if self._put_off or self._retried else ()
+        for earlier in (*self._put_off, *self._retried):
+            if earlier is not unit and earlier.concerns(run_ids):
+                earlier.followers.append(unit)
+                return True
         return False
 
     def begun(self, step: InProgress) -> None:
@@ -199,6 +198,8 @@ class Writer:
             put_off = (i for i, unit in enumerate(self._pending[:size]) if unit in self._retried)
             size = max(next(put_off, size), 1)
         units, self._pending = self._pending[:size], self._pending[size:]
+        if self._put_off or self._retried:  # maybe since these were submitted
+            units = [unit for unit in units if not self._follows(unit)]
         return self._in_order(units) if any(unit.opens for unit in units) else units
 
     def _in_order(self, units: list[Unit]) -> list[Unit]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+# The capacity of a limit that was taken away: whoever is queued under it still has a row.
+UNLIMITED = 2**31 - 1
+
 
 def definition_limit(workspace_id: str, definition: str) -> str:
     """The limit of `max_concurrent_runs`."""

@@ -1,6 +1,8 @@
-"""What a run has besides its own row, on either store."""
+"""What a run has besides its own row, as both stores say it."""
 
 from __future__ import annotations
+
+from stepwell.kernel.states import OPEN, quoted
 
 # The rows of a run, by what each statement deletes of them. Signals are in two indexes.
 OF_A_RUN = (
@@ -14,3 +16,10 @@ OF_A_RUN = (
 )
 # How many those of run `r` are.
 COUNT_OF_A_RUN = " + ".join(f"(SELECT count(*) FROM {own} run_id = r.id)" for own in OF_A_RUN)
+
+# A step `s` that is at work, or was when its run ended; what the program gave up has an end.
+INTERRUPTED = f"""(s.kind = 'step' AND (s.status IN ({quoted(OPEN)})
+        OR (s.status = 'skipped' AND s.completed_at IS NULL)))"""
+# The status of `s` in a fork: that it may have happened is not forgotten.
+STATUS_IN_FORK = """CASE WHEN s.status <> 'skipped' THEN s.status
+        WHEN s.error IS NULL THEN 'running' ELSE 'retrying' END"""

@@ -107,7 +107,8 @@ async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Clai
         passed_over = passed_over or busy
     found += await _take(db, ask, [*suspects[:1], *forgotten])
     if len(suspects) > 1:
-        next_at = await _set_apart(db, suspects[1:], ask.now)
+        apart = await _set_apart(db, suspects[1:], ask.now)
+        next_at = apart if next_at is None else min(apart, next_at)
     if news or ask.resent:
         told = await _nudge(db, ask)
         found = told + found

@@ -6,6 +6,7 @@ import asyncio
 from collections.abc import Mapping
 from functools import partial
 
+from stepwell.errors import StoreUnavailable
 from stepwell.kernel.run import Run
 from stepwell.stores.postgres import reads
 from stepwell.stores.postgres.columns import packable
@@ -48,8 +49,7 @@ class Lookups:
                     _answer(asked, found)
         finally:
             self._task = None
-            for _, future in (*asked, *self._pending):
-                future.cancel()
+            _refuse([*asked, *self._pending], StoreUnavailable("This store is closed."))
 
     async def close(self) -> None:
         if self._task is not None:

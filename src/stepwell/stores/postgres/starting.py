@@ -11,6 +11,7 @@ from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.states import ENDED, REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
+from stepwell.stores.tables import INTERRUPTED, STATUS_IN_FORK
 
 _STARTS = Columns(
     "id text", "workspace_id text", "definition text", "version integer", "program text",
@@ -159,23 +160,29 @@ async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
-        condition = f"""(s.status IN ({quoted(REPLAYED - {"failed"})})
+        condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED})
             AND s.key IS DISTINCT FROM $3 AND NOT {_DEAD_CHILD})
             OR (s.status = 'failed'
             AND coalesce(s.position < (SELECT position FROM steps WHERE run_id = $2 AND key = $3),
                          true))"""
     else:
-        condition = f"""s.status IN ({quoted(REPLAYED)}) AND s.seq <
+        condition = f"""(s.status IN ({quoted(REPLAYED)}) OR {INTERRUPTED}) AND s.seq <
             (SELECT seq FROM (SELECT seq FROM steps WHERE run_id = $2 AND key = $3
              UNION ALL SELECT seq FROM waits WHERE run_id = $2 AND key = $3) f LIMIT 1)"""
     await db.fetch(
-        f"""INSERT INTO steps SELECT $1, s.key, s.seq, s.position, s.kind, s.status, s.attempts,
-                s.output, s.error, s.started_at, s.completed_at
+        f"""INSERT INTO steps SELECT $1, s.key, s.seq, s.position, s.kind, {STATUS_IN_FORK},
+                s.attempts, s.output, s.error, s.started_at, s.completed_at
             FROM steps s WHERE s.run_id = $2 AND ({condition})""",
         change.id,
         change.forked_from,
         change.fork_from_step,
     )
+    if change.fork_for_retry:  # it finds its children again that are still at work
+        await db.fetch(
+            "UPDATE runs SET parent_run_id = $1 WHERE parent_run_id = $2 AND completed_at IS NULL",
+            change.id,
+            change.forked_from,
+        )
 
 
 async def start_in(db: asyncpg.Connection, change: StartRun) -> tuple[str, bool]:

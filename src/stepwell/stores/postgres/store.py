@@ -15,7 +15,7 @@ from stepwell.errors import ChangeBlocked, InvalidInput, StoreUnavailable
 from stepwell.kernel.changes import Change, Claimed, ClaimRuns, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
-from stepwell.kernel.limits import definition_limit
+from stepwell.kernel.limits import UNLIMITED, definition_limit
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.store import DefinitionRow, Notice, RunFilter, WorkerRow
 from stepwell.stores.postgres import pruning, reads, schema, starting
@@ -267,9 +267,8 @@ async def _register(
     db: asyncpg.Connection, workspace_id: str, definitions: Sequence[DefinitionRow], now: int
 ) -> None:
     keys = {
-        definition_limit(workspace_id, d.name): d.max_concurrent_runs
+        definition_limit(workspace_id, d.name): d.max_concurrent_runs or UNLIMITED
         for d in definitions
-        if d.max_concurrent_runs is not None
     }
     if keys:
         await lock_names(db, {limit_name(key): True for key in keys}, [])

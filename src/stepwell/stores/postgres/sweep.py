@@ -20,13 +20,15 @@ from stepwell.stores.postgres.ending import finish
 from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock, lock_names
 
+# What one sweep looks at: runs of a dead worker, runs out of time, queues; and dead workers.
 SWEEP_LIMIT = 500
+MOST_DEAD = 20
 
 
 async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
     """Look whether there is anything to do, which is rare; then do it, one worker at a time.
 
-    False if there are more queues to be looked at than were.
+    False if there is more to be looked at than was.
     """
     row = await db.fetchrow(
         f"""WITH RECURSIVE queues (key) AS (
@@ -43,7 +45,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
             SELECT (SELECT array_agg(id) FROM (
                         SELECT id FROM workers WHERE expires_at <= $1
                         UNION
-                        SELECT id FROM owners WHERE id NOT IN (SELECT id FROM workers) LIMIT 20) w),
+                        SELECT id FROM owners WHERE id NOT IN (SELECT id FROM workers) LIMIT $3) w),
                    (SELECT array_agg(id) FROM (
                         SELECT id FROM runs WHERE expires_at <= $1
                         ORDER BY expires_at LIMIT $2) r),
@@ -52,14 +54,19 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
                         WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY} LIMIT $2) q)""",
         now,
         SWEEP_LIMIT,
+        MOST_DEAD,
     )
     assert row is not None
-    dead, late, queues = row
-    for worker_id in dead or ():
-        looping: list[Verdict] = []
-        await _alone(db, partial(_take_over, db, worker_id, now, done, looping))
+    dead, late, queues = (found or [] for found in row)
+    swept_all = len(dead) < MOST_DEAD and len(queues) < SWEEP_LIMIT
+    for worker_id in dead:
+        verdicts: list[Verdict] = []
+        await _alone(db, partial(_take_over, db, worker_id, now, done, verdicts))
+        swept_all = swept_all and len(verdicts) < SWEEP_LIMIT
+        looping = [run for run in verdicts if run.looping]
         if looping:
-            await _alone(db, partial(_end_looping, db, worker_id, looping, now, done))
+            with contextlib.suppress(asyncpg.LockNotAvailableError):
+                await _alone(db, partial(_end_looping, db, worker_id, looping, now, done))
     if late:
         try:
             await _alone(db, partial(_expire, db, late, now, done))
@@ -69,7 +76,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
                     await _alone(db, partial(_expire, db, [run_id], now, done))
     if queues:
         await _alone(db, partial(_unblock, db, queues, now, done))
-    return len(queues or ()) < SWEEP_LIMIT
+    return swept_all
 
 
 async def _alone(db: asyncpg.Connection, work: Callable[[], Awaitable[None]]) -> None:
@@ -84,9 +91,9 @@ async def _alone(db: asyncpg.Connection, work: Callable[[], Awaitable[None]]) ->
 
 
 async def _take_over(
-    db: asyncpg.Connection, worker_id: str, now: int, done: Committed, looping: list[Verdict]
+    db: asyncpg.Connection, worker_id: str, now: int, done: Committed, verdicts: list[Verdict]
 ) -> None:
-    """Make the runs of a worker whose lease has passed due again, but those that are `looping`."""
+    """Make the runs of a worker whose lease has passed due again, but those that are looping."""
     # A lease that is locked is being renewed, or claimed under, at this moment.
     free = await db.fetchval(
         "SELECT true FROM workers WHERE id = $1 AND expires_at <= $2 FOR UPDATE SKIP LOCKED",
@@ -105,8 +112,7 @@ async def _take_over(
         worker_id,
         SWEEP_LIMIT,
     )
-    verdicts = judge([Stopped(*row) for row in rows], now)
-    looping += [run for run in verdicts if run.looping]
+    verdicts += judge([Stopped(*row) for row in rows], now)
     taken = [run for run in verdicts if not run.looping]
     if taken:
         await _count_crash(db, taken)

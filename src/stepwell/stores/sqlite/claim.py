@@ -20,7 +20,9 @@ from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.sqlite.ending import CAPACITY, TAKEN, finish, slots_taken, wake_queued
 from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
 
+# What one sweep looks at: runs of a dead worker, runs out of time, queues; and dead workers.
 SWEEP_LIMIT = 500
+MOST_DEAD = 20
 
 _LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
 
@@ -31,9 +33,9 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
         return Claimed([], None, lease_lost=True)
     unswept = False
     if ask.sweep:
-        _take_over(db, ask.now, done)
+        unswept = not _take_over(db, ask.now, done)
         _expire(db, ask.now, done)
-        unswept = not _unblock(db, ask.now, done)
+        unswept = not _unblock(db, ask.now, done) or unswept
     nudged = _news(db, ask)
     lanes = live_lanes(db, ask)
     called = Committed([])
@@ -257,15 +259,18 @@ def first_due(
     return min((row[0] for row in found if row is not None and row[0] is not None), default=None)
 
 
-def _take_over(db: apsw.Connection, now: int, done: Committed) -> None:
-    """Make the runs of workers whose lease has passed due again."""
-    for (worker_id,) in all_rows(
+def _take_over(db: apsw.Connection, now: int, done: Committed) -> bool:
+    """Make the runs of workers whose lease has passed due again. Were these all?"""
+    dead = all_rows(
         db,
         """SELECT id FROM workers WHERE expires_at <= ?
            UNION SELECT owner FROM runs WHERE owner IS NOT NULL
-              AND owner NOT IN (SELECT id FROM workers) LIMIT 20""",
+              AND owner NOT IN (SELECT id FROM workers) LIMIT ?""",
         now,
-    ):
+        MOST_DEAD,
+    )
+    all_of_them = len(dead) < MOST_DEAD
+    for (worker_id,) in dead:
         stopped = [Stopped(*row) for row in all_rows(
             db,
             f"""SELECT r.id, r.crashes, r.crash_progress, (SELECT count(*) FROM steps
@@ -276,6 +281,8 @@ def _take_over(db: apsw.Connection, now: int, done: Committed) -> None:
         )]  # fmt: skip
         if len(stopped) < SWEEP_LIMIT:
             run(db, "DELETE FROM workers WHERE id = ?", worker_id)
+        else:
+            all_of_them = False
         if not stopped:
             continue
         verdicts = judge(stopped, now)
@@ -299,6 +306,7 @@ def _take_over(db: apsw.Connection, now: int, done: Committed) -> None:
             [Ending(row[0], "failed", None, crash_loop_error(row[1]), now) for row in looping],
             done,
         )
+    return all_of_them
 
 
 def _expire(db: apsw.Connection, now: int, done: Committed) -> None:

@@ -8,6 +8,7 @@ from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.states import ENDED, REPLAYED, quoted
 from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
+from stepwell.stores.tables import INTERRUPTED, STATUS_IN_FORK
 
 
 def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[tuple[str, bool]]:
@@ -117,20 +118,27 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
-        condition = f"""(s.status IN ({quoted(REPLAYED - {"failed"})}) AND s.key IS NOT ?3
-                AND NOT {_DEAD_CHILD})
+        condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED})
+                AND s.key IS NOT ?3 AND NOT {_DEAD_CHILD})
             OR (s.status = 'failed' AND s.position < coalesce(
                 (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
     else:
-        condition = f"""s.status IN ({quoted(REPLAYED)}) AND s.seq <
+        condition = f"""(s.status IN ({quoted(REPLAYED)}) OR {INTERRUPTED}) AND s.seq <
             (SELECT seq FROM steps WHERE run_id = ?2 AND key = ?3
              UNION ALL SELECT seq FROM waits WHERE run_id = ?2 AND key = ?3 LIMIT 1)"""
     run(
         db,
-        f"""INSERT INTO steps SELECT ?1, s.key, s.seq, s.position, s.kind, s.status, s.attempts,
-                s.output, s.error, s.started_at, s.completed_at
+        f"""INSERT INTO steps SELECT ?1, s.key, s.seq, s.position, s.kind, {STATUS_IN_FORK},
+                s.attempts, s.output, s.error, s.started_at, s.completed_at
             FROM steps s WHERE s.run_id = ?2 AND ({condition})""",
         change.id,
         change.forked_from,
         change.fork_from_step,
     )
+    if change.fork_for_retry:  # it finds its children again that are still at work
+        run(
+            db,
+            "UPDATE runs SET parent_run_id = ? WHERE parent_run_id = ? AND completed_at IS NULL",
+            change.id,
+            change.forked_from,
+        )

@@ -15,7 +15,7 @@ from stepwell.errors import InvalidInput, SchemaTooOld, StoreUnavailable, StoreU
 from stepwell.kernel.changes import Change, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
-from stepwell.kernel.limits import definition_limit
+from stepwell.kernel.limits import UNLIMITED, definition_limit
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.store import DefinitionRow, Notice, RunFilter, WorkerRow
 from stepwell.stores.migrations import migrations, pending
@@ -167,16 +167,15 @@ class SqliteStore:
                         workspace_id, d.name, d.version, d.kind, d.program, d.retention_seconds,
                         d.max_concurrent_runs, d.deadline_seconds,
                     )  # fmt: skip
-                    if d.max_concurrent_runs is not None:
-                        key = definition_limit(workspace_id, d.name)
-                        run(
-                            db,
-                            """UPDATE limits SET capacity = ?
-                               WHERE limit_key = ? AND capacity IS NOT NULL""",
-                            d.max_concurrent_runs,
-                            key,
-                        )
-                        wake_queued(db, key, now, Committed([]))
+                    key = definition_limit(workspace_id, d.name)
+                    run(
+                        db,
+                        """UPDATE limits SET capacity = ?
+                           WHERE limit_key = ? AND capacity IS NOT NULL""",
+                        d.max_concurrent_runs or UNLIMITED,
+                        key,
+                    )
+                    wake_queued(db, key, now, Committed([]))
 
         await self._write.run(work)
 
