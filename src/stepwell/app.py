@@ -243,6 +243,7 @@ class Stepwell:
 
     async def _result(self, run_id: str, timeout: Duration | None, *, new: bool) -> Any:
         self._writer.check_open()
+        check_run_id(run_id)
         limit = None if timeout is None else seconds(timeout, "timeout")
         return await self._endings.result(run_id, limit, lambda: self.get_run(run_id), new=new)
 

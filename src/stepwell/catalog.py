@@ -40,12 +40,14 @@ def is_sqlite(url: str) -> bool:
 
 def sqlite_path(url: str, what: str = "The store's URL") -> str:
     """The file of a sqlite URL: three slashes before a relative path, four before an absolute."""
-    path = url[len("sqlite:///") :].partition("?")[0]
+    path, _, options = url[len("sqlite:///") :].partition("?")
     if not url.lower().startswith("sqlite:///") or not path:
         raise StoreUrlInvalid(
             f"{what}: {shown_url(url)!r} names no file. "
             "Write sqlite:///relative/path.db or sqlite:////absolute/path.db."
         )
+    if options:
+        raise StoreUrlInvalid(f"{what}: {shown_url(url)!r} has options; SQLite takes none here.")
     if path == ":memory:":
         raise StoreUrlInvalid(f"{what}: a store in memory would not outlive a crash; name a file.")
     return path

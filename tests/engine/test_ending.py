@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 
 from stepwell import Retry, RunCancelled, RunFailed, RunTimedOut, workflow
+from stepwell.kernel.changes import EndRun
 from stepwell.settings import Settings
 from tests.conftest import World
 from tests.engine.support import echo, eventually, until, until_code
@@ -338,3 +339,22 @@ async def test_the_operator_caps_retention(world: World, clock: Any) -> None:
                 await (await sw.start("quick", **options)).result()
         clock.advance("61m")
         assert await sw.prune() == 2
+
+
+async def test_a_run_whose_end_the_store_will_not_have_fails(world: World) -> None:
+    @workflow
+    async def odd(ctx: Any, input: Any) -> Any:
+        return "odd"
+
+    async with world([odd]) as sw, sw.worker():
+        real = sw.store.commit
+
+        async def commit(batch: Any) -> Any:
+            if any(type(change) is EndRun and change.output == '"odd"' for change in batch):
+                raise ValueError("no place for that")
+            return await real(batch)
+
+        sw.store.commit = commit
+        run = await sw.start("odd")
+        with pytest.raises(RunFailed, match="no place for that"):
+            await run.result()

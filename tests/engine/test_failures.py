@@ -244,3 +244,18 @@ async def test_wrong_arguments_get_named_errors(world: World) -> None:
             with pytest.raises(RunFailed) as failed:
                 await (await sw.start("wrong", what)).result()
             assert failed.value.error.type == "invalid_input"
+
+
+async def test_an_error_whose_class_has_a_broken_name_fails_its_run(world: World) -> None:
+    class Broken(Exception):
+        pass
+
+    Broken.__qualname__ = "Broken\udcff"
+
+    @workflow
+    async def fails(ctx: Any, input: Any) -> Any:
+        raise Broken("as it is")
+
+    async with world([fails]) as sw, sw.worker():
+        with pytest.raises(RunFailed, match="as it is"):
+            await (await sw.start("fails")).result()

@@ -9,8 +9,16 @@ from typing import Any
 
 from stepwell import workflow
 from stepwell.engine.writer import Writer
-from stepwell.errors import ChangeBlocked
-from stepwell.kernel.changes import Change, Committed, Held, OpenWait, ParkRun, WatchWaits
+from stepwell.errors import ChangeBlocked, StoreUnavailable
+from stepwell.kernel.changes import (
+    GROUP_BITS,
+    Change,
+    Committed,
+    Held,
+    OpenWait,
+    ParkRun,
+    WatchWaits,
+)
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.samples import record, wait
 from tests.conftest import World
@@ -256,4 +264,41 @@ async def test_what_came_during_the_commit_does_not_overtake_what_that_found_blo
     async with flowing(clock):
         await asyncio.gather(first, second)
     assert store.batches == [["c"], ["a"], ["b"]]
+    await writer.close()
+
+
+async def test_entries_are_numbered_by_the_commit_that_made_them_durable(
+    clock: FakeClock,
+) -> None:
+    store, writer = opened(clock)
+    one, two = Held("r1", "w1", 1), Held("r2", "w1", 1)
+    store.blocked = {"held"}
+    changes = [record(store, one, "a"), record(store, two, "held"), record(store, one, "b")]
+    futures = [writer.submit(change) for change in changes]
+    await asyncio.gather(futures[0], futures[2])
+    assert store.batches == [["a"], ["b"]]
+    assert changes[0].position >> GROUP_BITS < changes[2].position >> GROUP_BITS
+    await writer.close()
+
+
+async def test_entries_that_may_be_durable_keep_their_number(clock: FakeClock) -> None:
+    store, writer = opened(clock)
+    held = Held("r1", "w1", 1)
+    change = record(store, held, "a")
+    commit, positions = store.commit, list[int]()
+
+    async def losing(batch: list[Change]) -> Committed:
+        positions.append(change.position)
+        if len(positions) == 1:
+            raise StoreUnavailable("the answer is lost")
+        if len(positions) == 2:
+            raise ChangeBlocked("held", [])
+        return await commit(batch)
+
+    store.commit = losing  # type: ignore[method-assign]
+    submitted = writer.submit(change)
+    async with flowing(clock):
+        await submitted
+    assert len(positions) == 3
+    assert len(set(positions)) == 1
     await writer.close()

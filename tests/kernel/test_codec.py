@@ -11,7 +11,14 @@ import pydantic
 import pytest
 
 from stepwell.errors import InputTooLarge, NotSerialisable, ResultNotSerialisable, ResultTooLarge
-from stepwell.kernel.codec import MAX_RESULT_BYTES, decode, describe, encode, encode_result
+from stepwell.kernel.codec import (
+    MAX_DEPTH,
+    MAX_RESULT_BYTES,
+    decode,
+    describe,
+    encode,
+    encode_result,
+)
 
 
 @dataclass
@@ -157,3 +164,20 @@ def test_what_json_has_no_number_for_is_refused_and_not_made_null(value: Any) ->
         encode(value, "The input")
     with pytest.raises(ResultNotSerialisable, match="no number"):
         encode_result(value, 1000)
+
+
+def _nested(levels: int) -> Any:
+    value: Any = '\\"[{'
+    for level in range(levels):
+        value = [value, "]"] if level % 2 else {'"[': value}
+    return value
+
+
+def test_what_is_nested_too_deep_to_be_read_everywhere_is_refused() -> None:
+    assert decode(encode(_nested(MAX_DEPTH), "The input")) == _nested(MAX_DEPTH)
+    flat = [{"[": ["[[", '"[{', "\\"]}] * 1000
+    assert decode(encode(flat, "The input")) == flat
+    with pytest.raises(NotSerialisable, match="more than 200 levels deep"):
+        encode(_nested(MAX_DEPTH + 1), "The input")
+    with pytest.raises(ResultNotSerialisable, match="more than 200 levels deep"):
+        encode_result(_nested(MAX_DEPTH + 1), MAX_RESULT_BYTES)

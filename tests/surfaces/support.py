@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -102,8 +103,18 @@ class Cli:
 
     def process(self, *words: str, stdin: str = "") -> Done:
         """A command in a process of its own."""
+        return self._run([*self._command, *words], stdin)
+
+    def shell(self, line: str) -> Done:
+        """A command with its arguments and redirections, as typed."""
+        return self._run(self._typed(line), "")
+
+    def _typed(self, line: str) -> list[str]:
+        return ["sh", "-c", f"{shlex.join(self._command)} {line}"]
+
+    def _run(self, command: list[str], stdin: str) -> Done:
         done = subprocess.run(
-            [*self._command, *words], cwd=self.folder, env=self._environ, input=stdin,
+            command, cwd=self.folder, env=self._environ, input=stdin,
             capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
@@ -123,10 +134,11 @@ class Cli:
         status: str = self.ok("runs", "show", run_id, *options)["run"]["status"]
         return status
 
-    def started(self, *words: str) -> subprocess.Popen[str]:
+    def started(self, *words: str, typed: str = "") -> subprocess.Popen[str]:
         """A command in a process of its own that goes on meanwhile."""
         return subprocess.Popen(
-            [*self._command, *words], cwd=self.folder, env=self._environ,
+            self._typed(typed) if typed else [*self._command, *words],
+            cwd=self.folder, env=self._environ,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             preexec_fn=_as_from_a_terminal,
         )  # fmt: skip

@@ -112,8 +112,14 @@ INPUT_ERRORS = [
     (("runs", "list", "--cursor", "é"), "invalid_cursor"),
     (("runs", "list", "--input", "novalue"), "invalid_input"),
     (("runs", "list", "--input", "a=1", "--input", "a.b=1"), "invalid_input"),
+    (("runs", "list", "--input", "a.b=1", "--input", "a=1"), "invalid_input"),
+    (("runs", "list", "--input", "a=" + "[" * 3000), "invalid_input"),
+    (("runs", "start", "greet", "[" * 3000), "invalid_input"),
+    (("runs", "show", "\udcff"), "invalid_input"),
     (("runs", "list", "--store", "mysql://host/db"), "store_url_invalid"),
     (("runs", "list", "--store", ""), "store_url_invalid"),
+    (("runs", "list", "--store", "sqlite:///x.db?mode=ro"), "store_url_invalid"),
+    (("runs", "list", "--store", "postgresql://localhost:99999/d"), "store_url_invalid"),
     (("migrate", "--store", "postgresql://u:se#cret@h/d"), "store_url_invalid"),
     (("fork-store", "postgresql://u:se[cret@h/d", "postgresql://h/d"), "store_url_invalid"),
     (("fork-store", "sqlite:///a.db", "postgresql://host/b"), "fork_refused"),
@@ -121,7 +127,7 @@ INPUT_ERRORS = [
 ]
 
 
-@pytest.mark.parametrize(("words", "code"), INPUT_ERRORS, ids=lambda value: str(value))
+@pytest.mark.parametrize(("words", "code"), INPUT_ERRORS, ids=lambda value: str(value)[:60])
 def test_an_input_error_exits_with_10(lite: Cli, words: tuple[str, ...], code: str) -> None:
     seed(lite)
     result = lite(*words, "--json")
@@ -347,3 +353,18 @@ def test_an_old_heartbeat_is_warned_of(cli: Cli, age: int, expected: list[str]) 
     assert (worker["id"], worker["alive"], worker["concurrency"]) == ("w-1", True, 7)
     assert cli("runs", "list").stdout.startswith("1 worker alive, last heartbeat ")
     assert "x@1" in cli("workers").stdout
+
+
+# -- streams -----------------------------------------------------------------------------
+
+
+def test_an_error_is_told_elsewhere_when_standard_output_is_full(lite: Cli) -> None:
+    for line in ("runs list > /dev/full", "runs list --json > /dev/full"):
+        done = lite.shell(line)
+        assert (done.exit_code, "os_error" in done.stderr) == (40, True), done.stderr
+
+
+def test_an_input_from_a_closed_standard_input_is_refused(lite: Cli) -> None:
+    done = lite.shell("runs start greet --input - <&-")
+    assert done.exit_code == 10
+    assert "standard input" in done.stderr

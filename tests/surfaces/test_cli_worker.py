@@ -7,7 +7,8 @@ import signal
 
 import pytest
 
-from tests.surfaces.support import Cli, gone, until
+from tests.conftest import new_database
+from tests.surfaces.support import PATIENCE_SECONDS, Cli, gone, until
 
 
 @pytest.mark.parametrize(
@@ -26,10 +27,10 @@ def test_a_worker_finds_its_workflows_in_the_working_directory(
         assert [each["name"] for each in worker.ready["definitions"]] == definitions
 
 
-def test_a_worker_does_not_tell_its_password(cli: Cli) -> None:
-    mark = "&" if "?" in cli.store else "?"
-    with cli.worker("jobs:nap", "--store", f"{cli.store}{mark}password=secret") as worker:
-        assert worker.ready["store"] == f"{cli.store}{mark}password=***"
+async def test_a_worker_does_not_tell_its_password(lite: Cli, postgres_server: str) -> None:
+    store = await new_database(postgres_server)
+    with lite.worker("jobs:nap", "--store", f"{store}&password=secret") as worker:
+        assert worker.ready["store"] == f"{store}&password=***"
 
 
 @pytest.mark.parametrize(
@@ -139,3 +140,16 @@ def test_processes_do_not_outlive_a_supervisor_that_is_killed(lite: Cli) -> None
         assert worker.stop(signal.SIGKILL) == -signal.SIGKILL
         until(lambda: all(gone(pid) for pid in worker.pids))
     assert lite.ok("workers")["health"]["alive"] == 0
+
+
+@pytest.mark.parametrize("output", [">&-", "| true"])
+def test_a_worker_that_nobody_listens_to_works_and_stops_all_the_same(
+    lite: Cli, output: str
+) -> None:
+    with lite.started(typed=f"worker jobs:greet --json {output}") as process:
+        [worker] = lite.until(lambda found: found["items"], "workers")["items"]
+        assert lite.ok("runs", "start", "greet", "--wait")["output"] == {"hello": "you"}
+        os.kill(worker["pid"], signal.SIGTERM)
+        _, errors = process.communicate(timeout=PATIENCE_SECONDS)
+    assert "Traceback" not in errors
+    assert process.returncode == 0

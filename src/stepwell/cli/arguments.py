@@ -41,10 +41,12 @@ def waiting(command: F) -> F:
 def read_json(text: str, what: str) -> Any:
     """JSON given as an argument; `-` reads standard input."""
     if text == "-":
+        if sys.stdin is None:
+            raise InvalidInput(f"{what} is to be read from standard input, which is closed.")
         text = sys.stdin.read()
     try:
         return decode(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise InvalidInput(
             f"{what} is not JSON: {error}. Text needs its own quotes: '\"like this\"'."
         ) from error
@@ -112,8 +114,12 @@ def read_fields(pairs: Sequence[str]) -> dict[str, Any] | None:
             inner = inner.setdefault(name, {})
             if not isinstance(inner, dict):
                 raise InvalidInput(f"--input {pair!r} contradicts another --input.")
+        if last in inner:
+            raise InvalidInput(f"--input {pair!r} contradicts another --input.")
         try:
             inner[last] = decode(text)
         except ValueError:
             inner[last] = text
+        except RecursionError as error:
+            raise InvalidInput(f"--input {path!r}: its value is nested too deep.") from error
     return found or None

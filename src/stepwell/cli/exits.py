@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import traceback
 from collections.abc import Sequence
@@ -11,6 +12,7 @@ import click
 
 from stepwell.cli.output import emit
 from stepwell.errors import RunEndedBadly, StepwellError
+from stepwell.kernel.codec import writable
 
 OK, INPUT_ERROR, USAGE_ERROR, FAILURE, INTERRUPTED = 0, 10, 20, 40, 130
 
@@ -61,6 +63,10 @@ class Commands(click.Group):
         words = list(sys.argv[1:] if args is None else args)
         # Found by hand, because a command line that cannot be parsed has no parsed options.
         as_json = "--json" in words
+        for number, word in enumerate(words, 1):
+            if writable(word) != word:
+                message = f"Argument {number} is not text in UTF-8: {writable(word)!r}."
+                _say(Failure(INPUT_ERROR, "invalid_input", message, {}), as_json)
         try:
             code = super().main(words, prog_name, complete_var, standalone_mode=False, **extra)
         except click.UsageError as error:
@@ -102,7 +108,8 @@ def failure_of(error: Exception) -> Failure:
 def _say(failure: Failure, as_json: bool) -> NoReturn:
     if as_json:
         said = {"code": failure.code, "message": failure.message}
-        emit({"error": {**said, "details": failure.details} if failure.details else said})
-    else:
-        click.echo(f"Error ({failure.code}): {failure.message}", err=True)
+        with contextlib.suppress(OSError):  # else it cannot be written there
+            emit({"error": {**said, "details": failure.details} if failure.details else said})
+            sys.exit(failure.exit_code)
+    click.echo(f"Error ({failure.code}): {failure.message}", err=True)
     sys.exit(failure.exit_code)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import logging
 import os
 import sys
@@ -78,6 +79,10 @@ def worker(
     }
 
     def ready(found: list[Document]) -> None:
+        with contextlib.suppress(OSError):  # nobody reads it, but there is work to do
+            say_ready(found)
+
+    def say_ready(found: list[Document]) -> None:
         definitions = [{"name": each.name, "version": each.version} for each in workflows]
         where = shown_url(store_url(store))
         if as_json:
@@ -139,8 +144,9 @@ async def _work_until_stopped(
 
 def _leave() -> None:
     """End the process even if a step function still blocks one of its threads."""
-    sys.stdout.flush()
-    sys.stderr.flush()
+    for stream in (sys.stdout, sys.stderr):
+        with contextlib.suppress(AttributeError, OSError):  # closed from the start, or by now
+            stream.flush()
     this = threading.current_thread()
     if any(thread is not this and not thread.daemon for thread in threading.enumerate()):
         os._exit(0)

@@ -25,7 +25,7 @@ from stepwell.errors import (
     StepwellError,
     WaitTimedOut,
 )
-from stepwell.kernel.codec import describe
+from stepwell.kernel.codec import describe, writable
 from stepwell.kernel.run import ErrorInfo
 
 MAX_MESSAGE = 20_000
@@ -50,7 +50,7 @@ def describe_failure(error: BaseException, step: str | None) -> str:
         step = error.details.get("step")
     elif step is None:
         step = _step_behind(error)
-    path = f"{type(error).__module__}:{type(error).__qualname__}"
+    path = writable(f"{type(error).__module__}:{type(error).__qualname__}")
     return _encode({"type": kind, "message": message, "step": step, "class": path}).decode()
 
 
@@ -60,7 +60,7 @@ def trace(error: BaseException) -> str:
     while where is not None and where.tb_frame.f_code.co_filename.startswith(_ENGINE):
         where = where.tb_next
     lines = traceback.format_exception(type(error), error, where or error.__traceback__)
-    return "".join(lines).encode("utf-8", "replace").decode()  # also when its text is broken
+    return writable("".join(lines))
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

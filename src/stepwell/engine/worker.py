@@ -14,14 +14,14 @@ from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure
 from stepwell.engine.lease import enlist, retire_dead_neighbours
-from stepwell.engine.program import Program, execute
+from stepwell.engine.program import Program, execute, refused_end
 from stepwell.engine.pruner import prune_now_and_then
 from stepwell.engine.starting import Starter
 from stepwell.engine.threads import Threads
 from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses
 from stepwell.engine.writer import Writer
-from stepwell.errors import StepwellError
+from stepwell.errors import NotOpen, StepwellError, StoreUnavailable
 from stepwell.kernel.changes import (
     Claimed,
     ClaimedRun,
@@ -322,8 +322,12 @@ class Worker:
         self._forget(execution)  # makes room, so that the next claim shares this commit
         try:
             await ended
-        except Exception:
-            log.exception("The end of run %s could not be recorded.", execution.run_id)
+        except (StoreUnavailable, NotOpen):
+            log.warning("The end of run %s could not be recorded.", execution.run_id)
+        except Exception as error:
+            log.exception("The end of run %s was refused.", execution.run_id)
+            with contextlib.suppress(Exception):  # without any end the run is begun again
+                await self._writer.submit(refused_end(end, error))
         finally:
             self._ending.discard(execution.run_id)
 

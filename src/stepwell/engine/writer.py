@@ -44,7 +44,7 @@ class InProgress(Protocol):
 class Unit:
     """Changes that stand or fall together, and who waits for them."""
 
-    __slots__ = ("changes", "followers", "future", "opens", "pause")
+    __slots__ = ("changes", "followers", "future", "opens", "pause", "unanswered")
 
     def __init__(self, changes: tuple[Change, ...], future: asyncio.Future[list[Any]]) -> None:
         self.changes = changes
@@ -53,6 +53,8 @@ class Unit:
         self.opens = bool(changes) and type(changes[-1]) in (ParkRun, WatchWaits)
         # How long it was put off last, in seconds, because something else was in its way.
         self.pause = 0.0
+        # Whether it was sent and no answer came: it may be durable as it was then.
+        self.unanswered = False
         # Units of the same runs that were submitted since; they must not overtake this one.
         self.followers: list[Unit] = []
 
@@ -63,6 +65,13 @@ class Unit:
     def run_ids(self) -> set[str]:
         """The runs it is about."""
         return {run_id for change in self.changes for run_id in run_ids_of(change)}
+
+    def renumber(self) -> None:
+        """It was refused: its entries belong to the commit that it will be part of, not to that."""
+        if not self.unanswered:
+            for change in self.changes:
+                if type(change) is RecordStep:
+                    change.position = 0
 
     def refuse(self, error: Exception) -> None:
         if not self.future.done():
@@ -228,7 +237,7 @@ class Writer:
         if batch:
             self._number(batch)
             try:
-                committed = await self._apply(batch)
+                committed = await self._apply(units, batch)
             except Exception as error:
                 await self._commit_apart(units, error)
                 return
@@ -264,7 +273,7 @@ class Writer:
                         held.position += 1
                     change.position = held.position
 
-    async def _apply(self, batch: list[Change]) -> Committed:
+    async def _apply(self, units: list[Unit], batch: list[Change]) -> Committed:
         """Commit, however long the store is away: sending a batch again does no harm."""
         pause, since = FIRST_PAUSE, 0
         while True:
@@ -277,6 +286,8 @@ class Writer:
             except StoreUnavailable as error:
                 if self.closed:
                     raise
+                for unit in units:
+                    unit.unanswered = True
                 for change in batch:
                     if isinstance(change, ClaimRuns | CancelRun):
                         change.resent = True
@@ -288,6 +299,8 @@ class Writer:
 
     async def _commit_apart(self, units: list[Unit], error: Exception) -> None:
         """One bad change must not fail its neighbours: it is put off, or refused, alone."""
+        for unit in units:
+            unit.renumber()
         blocked = isinstance(error, ChangeBlocked) and not self.closed
         run_ids = error.run_ids if isinstance(error, ChangeBlocked) else ()
         if blocked and (len(units) == 1 or any(unit.concerns(run_ids) for unit in units)):
@@ -315,9 +328,6 @@ class Writer:
     def _try_later(self, unit: Unit) -> None:
         """The others go on meanwhile, though each try holds them up for a moment."""
         self._retried.pop(unit, None)
-        for change in unit.changes:
-            if type(change) is RecordStep:
-                change.position = 0  # it comes after whatever is recorded until then
         unit.pause = min(max(unit.pause * 2, FIRST_BLOCKED), LONGEST_BLOCKED)
         log.warning(
             "A change waits for a transaction outside of Stepwell; trying again in %g s: %s",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from typing import Any
 
 import msgspec
@@ -13,6 +14,8 @@ from stepwell.kernel.names import show
 MAX_RESULT_BYTES = 1024 * 1024
 # How much is said of the path to a part that cannot be written.
 MAX_PATH = 200
+# Deeper data can be written, but not always read: that depends on who reads it.
+MAX_DEPTH = 200
 
 
 def _hook(value: Any) -> Any:
@@ -31,7 +34,26 @@ def _to_json(value: Any) -> bytes:
     if b"null" in data:
         # What JSON has no number for would come back as null, silently.
         _check_numbers(msgspec.to_builtins(value, enc_hook=_hook))
+    if data.count(b"[") + data.count(b"{") > MAX_DEPTH:
+        _check_depth(data)
     return data
+
+
+# Keeps brackets, all of one kind, and quotes.
+_BRACKETS = bytes.maketrans(b"{}", b"[]")
+_OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
+_STRINGS = re.compile(rb'"[^"]*"')
+
+
+def _check_depth(data: bytes) -> None:
+    """Take the innermost pairs of brackets away as often as may be; none must be left."""
+    unescaped = data.replace(rb"\\", b"").replace(rb"\"", b"")
+    bare = unescaped.translate(_BRACKETS, _OTHERS).replace(b'""', b"")
+    left = _STRINGS.sub(b"", bare)
+    for _ in range(MAX_DEPTH):
+        left = left.replace(b"[]", b"")
+    if left:
+        raise RecursionError(f"it is nested more than {MAX_DEPTH} levels deep")
 
 
 def _check_numbers(value: Any) -> None:
@@ -109,5 +131,9 @@ def describe(error: BaseException) -> str:
         text = str(error)
     except Exception:
         return f"{type(error).__name__} (its text cannot be read)"
-    # Lone surrogates have no UTF-8 form and would make the journal refuse the error itself.
-    return text.encode("utf-8", "replace").decode() or type(error).__name__
+    return writable(text) or type(error).__name__
+
+
+def writable(text: str) -> str:
+    """The text without lone surrogates, which have no UTF-8 form."""
+    return text.encode("utf-8", "replace").decode()

@@ -9,6 +9,7 @@ from stepwell.errors import StoreUrlInvalid
 
 _HOST = r"(?:\[[^\]]*\]|[^:,\[\]]*)(?::\d*)?"
 _HOSTS = re.compile(f"{_HOST}(?:,{_HOST})*")
+_PORT = re.compile(r":(\d+)(?=,|$)")
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*:(?://)?")
 
 
@@ -20,9 +21,9 @@ def split_url(url: str, what: str = "The store's URL") -> SplitResult:
         parts = None
     if parts is None or not _is_tidy(url, parts):
         raise StoreUrlInvalid(
-            f"{what}: {_scheme_alone(url)!r} cannot be taken apart. Ports must be numbers, and "
-            "special characters in a user, password or option must be percent-encoded: # is %23, "
-            "/ is %2F, ? is %3F, @ is %40."
+            f"{what}: {_scheme_alone(url)!r} cannot be taken apart. Ports must be numbers below "
+            "65536, and special characters in a user, password or option must be percent-encoded: "
+            "# is %23, / is %2F, ? is %3F, @ is %40."
         )
     return parts
 
@@ -34,6 +35,7 @@ def _is_tidy(url: str, parts: SplitResult) -> bool:
         and "#" not in url
         and "@" not in user + parts.path + parts.query
         and _HOSTS.fullmatch(hosts) is not None
+        and all(int(port) < 65536 for port in _PORT.findall(hosts))
         and all("=" in option for option in parts.query.split("&") if option)
     )
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.errors import RunNotFound
 from stepwell.kernel.states import OPEN, quoted
 
 # The rows of a run, by what each statement deletes of them. Signals are in two indexes.
@@ -23,3 +24,8 @@ INTERRUPTED = f"""(s.kind = 'step' AND (s.status IN ({quoted(OPEN)})
 # The status of `s` in a fork: that it may have happened is not forgotten.
 STATUS_IN_FORK = """CASE WHEN s.status <> 'skipped' THEN s.status
         WHEN s.error IS NULL THEN 'running' ELSE 'retrying' END"""
+
+
+def gone(run_id: str | None) -> RunNotFound:
+    """For a run that was pruned since it was read."""
+    return RunNotFound(f"There is no run {run_id!r} any more.", run_id=run_id)

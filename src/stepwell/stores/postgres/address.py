@@ -10,7 +10,7 @@ from urllib.parse import parse_qsl
 
 import asyncpg
 
-from stepwell.errors import StepwellError, StoreUnavailable, StoreUrlInvalid
+from stepwell.errors import StepwellError, StoreForbidden, StoreUnavailable, StoreUrlInvalid
 from stepwell.kernel.urls import split_url
 
 T = TypeVar("T")
@@ -75,10 +75,14 @@ class Address:
                     "application_name": "stepwell",
                     "search_path": "stepwell",
                     "jit": "off",
+                    # Whatever is the default of the database or the role: locks are taken in
+                    # one statement, and what they guard is read in the next.
+                    "default_transaction_isolation": "read committed",
+                    "array_nulls": "on",
                     **settings,
                 },
             )
-            return await _durable(db)
+            return await _fit(db, self.shown)
         except _REFUSED as error:
             raise Refused(
                 f"PostgreSQL refuses to open {self.shown}: {error}. Check user, "
@@ -101,9 +105,16 @@ class Address:
             ) from error
 
 
-async def _durable(db: asyncpg.Connection) -> asyncpg.Connection:
-    """Whoever set this to off for the database or the role did not think of Stepwell."""
+async def _fit(db: asyncpg.Connection, shown: str) -> asyncpg.Connection:
+    """See to it that all text can be kept, and that what is committed is durable."""
     try:
+        encoding = db.get_settings().server_encoding
+        if encoding != "UTF8":
+            raise StoreUrlInvalid(
+                f"{shown} is encoded in {encoding}, which has no place for some characters. "
+                "Stepwell needs one made with ENCODING 'UTF8' TEMPLATE template0."
+            )
+        # Whoever set this to off for the database or the role did not think of Stepwell.
         await db.fetch(
             """SELECT set_config('synchronous_commit', 'on', false)
                WHERE current_setting('synchronous_commit') = 'off'"""
@@ -138,12 +149,14 @@ async def patiently(seconds: float, action: Callable[[], Awaitable[T]]) -> T:
 
 
 def translated(error: Exception, db: asyncpg.Connection | None) -> Exception:
-    """StoreUnavailable for an error that may pass by itself; any other error as it is."""
+    """An error that may pass by itself, or is a matter of rights, as ours; any other as it is."""
     if isinstance(error, StepwellError):
         return error
     closed = isinstance(error, asyncpg.InterfaceError) and (db is None or db.is_closed())
     if closed or isinstance(error, PASSING):
         return StoreUnavailable(f"PostgreSQL: {_text(error)}")
+    if isinstance(error, asyncpg.InsufficientPrivilegeError):
+        return StoreForbidden(f"PostgreSQL: {_text(error)}")
     return error
 
 

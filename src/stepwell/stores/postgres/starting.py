@@ -11,7 +11,7 @@ from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.states import ENDED, REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
-from stepwell.stores.tables import INTERRUPTED, STATUS_IN_FORK
+from stepwell.stores.tables import INTERRUPTED, STATUS_IN_FORK, gone
 
 _STARTS = Columns(
     "id text", "workspace_id text", "definition text", "version integer", "program text",
@@ -158,6 +158,11 @@ _DEAD_CHILD = f"""(s.kind = 'child' AND s.status = 'completed' AND EXISTS (
 
 async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
+    # Locked, lest it be pruned before it is copied.
+    if not await db.fetchval(
+        "SELECT true FROM runs WHERE id = $1 FOR KEY SHARE", change.forked_from
+    ):
+        raise gone(change.forked_from)
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
         condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED})

@@ -77,6 +77,8 @@ def _translated(function: Callable[[Any], T], db: Any) -> T:
         return function(db)
     except (apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.FullError) as error:
         raise StoreUnavailable(f"SQLite: {error}") from error
+    except apsw.CorruptError as error:
+        raise StoreUnavailable(f"The SQLite file is damaged: {error}") from error
     except apsw.CantOpenError as error:
         raise StoreUnavailable(f"SQLite cannot open the file: {error}") from error
 

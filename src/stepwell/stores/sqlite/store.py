@@ -42,7 +42,9 @@ class SqliteStore:
 
     def __init__(self, path: str, clock: Clock, *, inline: bool = False) -> None:
         self.clock = clock
-        self._path = path
+        # Each connection is made when it is needed, and the working directory may change.
+        self._path = path if path == ":memory:" else str(Path(path).absolute())
+        self._file: tuple[int, int] | None = None
         self._write = Line(self._connect, inline=inline)
         self._read = self._write if inline else Line(self._connect)
         self._inline = inline
@@ -52,6 +54,8 @@ class SqliteStore:
         self._make_folder()
         try:
             await self._write.run(self._check)
+            if self._path != ":memory:":
+                self._check_file()
             await self._write.run(_migrate)
             if not self._inline:
                 await self._write.run(self._grow_wal)
@@ -123,7 +127,28 @@ class SqliteStore:
             raise _RolledBack
 
     async def commit(self, batch: Sequence[Change]) -> Committed:
-        return await self._write.run(lambda db: apply(db, batch))
+        return await self._write.run(lambda db: self._apply(db, batch))
+
+    def _apply(self, db: apsw.Connection, batch: Sequence[Change]) -> Committed:
+        if self._path != ":memory:":
+            self._check_file()
+        return apply(db, batch)
+
+    def _check_file(self) -> None:
+        """SQLite itself would go on writing to a file that has no name any more."""
+        try:
+            found = Path(self._path).stat()
+        except OSError as error:
+            raise StoreUnavailable(
+                f"The store's file has gone: {error}. Put it back, or stop this process."
+            ) from error
+        if self._file is None:
+            self._file = (found.st_dev, found.st_ino)
+        if self._file != (found.st_dev, found.st_ino):
+            raise StoreUnavailable(
+                f"The store's file {self._path} was replaced by another one. Stop this process "
+                "before you restore a copy."
+            )
 
     def watch(self, notice: Notice) -> None:
         if not self._inline and self._watcher is None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from stepwell.errors import RunNotFound
 from stepwell.kernel.changes import (
     FENCED,
     CancelRun,
@@ -273,6 +274,18 @@ async def a_fork_begins_with_the_journal_up_to_a_step(store: Store) -> None:
         "retry": [("a", '"A"'), ("b", '"B"'), ("late", '"L"')],
     }
     assert len(await store.steps("r1")) == 4
+
+
+@check
+async def a_run_that_was_pruned_meanwhile_cannot_be_forked(store: Store) -> None:
+    for options in ({"fork_from_step": "a"}, {"fork_for_retry": True}):
+        try:
+            await commit(store, start(store, "fork", forked_from="pruned", **options))
+        except RunNotFound:
+            pass
+        else:
+            raise AssertionError("a fork without the journal of its origin")
+    assert await store.get_run(WORKSPACE, "fork") is None
 
 
 @check

@@ -11,9 +11,11 @@ from typing import Any
 import apsw
 
 from stepwell.app import Stepwell
-from stepwell.errors import StoreUnavailable
-from stepwell.kernel.changes import Change, Committed
+from stepwell.engine.worker import Worker
+from stepwell.errors import ChangeBlocked, StoreUnavailable
+from stepwell.kernel.changes import Change, Committed, run_ids_of
 from stepwell.kernel.clock import Clock
+from stepwell.kernel.crashes import CRASH_LIMIT
 from stepwell.kernel.ids import Ids
 from stepwell.sdk.workflow import Workflow
 from stepwell.settings import Settings
@@ -40,6 +42,7 @@ class SharedStore(SqliteStore):
 
     async def commit(self, batch: Sequence[Change]) -> Committed:
         await self._process.reach_store()
+        await self._process.meet_locks(batch)
         committed = await super().commit(batch)
         await self._process.after_commit()
         return committed
@@ -61,8 +64,10 @@ class Process:
         rng: random.Random, faults: Faults, *, mortal: bool = True,
     ) -> None:  # fmt: skip
         self.name = name
+        self._db = db
         self._mortal = mortal
         self.dead = False
+        self.worker: Worker | None = None
         # In order: a set's order is another one each time, and a seed has to reproduce.
         self.tasks: dict[asyncio.Task[Any], None] = {}
         self._thawed = asyncio.Event()
@@ -75,7 +80,6 @@ class Process:
             ids=Ids(clock, rng),
             settings=Settings(),
         )
-        self.worker_ids: list[str] = []
 
     def spawn(self, coroutine: Coroutine[Any, Any, Any]) -> asyncio.Task[Any]:
         """Run something as part of this process: it dies with it."""
@@ -88,6 +92,16 @@ class Process:
         async with self.stepwell, self.stepwell.worker(concurrency=4, lease=lease) as worker:
             self.worker = worker
             await asyncio.Event().wait()
+
+    @property
+    def spared(self) -> bool:
+        """Whether a run of its would soon be failed for what only the simulation does."""
+        if self.worker is None:
+            return False
+        row = self._db.execute(
+            "SELECT max(crashes) FROM runs WHERE owner = ?", (self.worker.id,)
+        ).fetchone()
+        return row is not None and (row[0] or 0) >= CRASH_LIMIT - 2
 
     def kill(self) -> None:
         """As SIGKILL: nothing more reaches the store, whatever is still said."""
@@ -113,9 +127,18 @@ class Process:
         if self._rng.random() < self._faults.slow:
             await asyncio.sleep(self._rng.random() * 2)
 
+    async def meet_locks(self, batch: Sequence[Change]) -> None:
+        """Somebody else may hold a run that the batch is about, as on PostgreSQL."""
+        run_ids = [run_id for change in batch for run_id in run_ids_of(change)]
+        if run_ids and self._rng.random() < self._faults.block:
+            held = [self._rng.choice(run_ids)] if self._rng.random() < 0.5 else []
+            await asyncio.sleep(self._rng.random())  # more is asked for meanwhile
+            raise ChangeBlocked("simulated: a row is held", held)
+
     async def after_commit(self) -> None:
         """The commit is durable; whether its acknowledgement arrives is another matter."""
-        if self._mortal and self._rng.random() < self._faults.die_after_commit:
+        dies = self._mortal and self._rng.random() < self._faults.die_after_commit
+        if dies and not self.spared:
             self.kill()
             await asyncio.Event().wait()
         if self._rng.random() < self._faults.lose_acknowledgement:
@@ -132,11 +155,13 @@ class Faults:
         self.lose_acknowledgement = rng.choice([0, 0.02, 0.1])
         self.die_after_commit = rng.choice([0, 0.005, 0.03])
         self.slow = rng.choice([0, 0.05, 0.2])
+        self.block = rng.choice([0, 0, 0.02])
         self.store_down = False
 
     def cease(self) -> None:
         """From now on nothing goes wrong, so that everything can come to its end."""
         self.refuse = self.lose_acknowledgement = self.die_after_commit = self.slow = 0
+        self.block = 0
         self.store_down = False
 
 

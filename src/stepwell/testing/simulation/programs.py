@@ -142,9 +142,20 @@ def make_programs(perform: Perform) -> list[Workflow]:
         never.cancel()
         return await act(ctx, "after", "done")
 
+    @workflow
+    async def impatient(ctx: Any, input: Any) -> Any:
+        working = asyncio.create_task(act(ctx, "beside"))
+        first = asyncio.create_task(ctx.wait_for_event("first", "word"))
+        await asyncio.wait({first}, timeout=0.2)
+        first.cancel()
+        await asyncio.wait({first})
+        await act(ctx, "between")
+        await working
+        return await ctx.wait_for_event("second", "word") if first.cancelled() else first.result()
+
     return [
         steps, sleeper, listener, fan, race, parent, leaf, limited, patched, fickle, stoppable,
-        hasty,
+        hasty, impatient,
     ]  # fmt: skip
 
 
@@ -161,11 +172,13 @@ EXPECTED: dict[str, Any] = {
     "fickle": "spoken",
     "stoppable": "enough",
     "hasty": "done",
+    "impatient": "spoken",
 }
 
 # What the client sends to runs of a definition, one after the other.
 SIGNALS: dict[str, list[tuple[str, Any]]] = {
     "listener": [("mail", {"n": 1}), ("mail", {"n": 2})],
     "fickle": [("word", "spoken")],
+    "impatient": [("word", "spoken")],
     "stoppable": [("stop", "enough")],
 }

@@ -118,13 +118,13 @@ class _Simulation:
             index = self.rng.randrange(len(self.processes))
             process = self.processes[index]
             fault = self.rng.choice(["kill", "freeze", "down", "none"])
-            if fault == "kill" or process.dead:
+            if process.dead or (fault == "kill" and not process.spared):
                 process.kill()
                 self.processes.pop(index)
                 await asyncio.sleep(self.rng.random() * 4)
                 self.started += 1
                 self._start_worker(f"worker-{WORKERS + self.started}")
-            elif fault == "freeze":
+            elif fault == "freeze" and not process.spared:
                 process.freeze()
                 asyncio.get_running_loop().call_later(self.rng.random() * 12, process.thaw)
             elif fault == "down":
@@ -151,8 +151,8 @@ class _Simulation:
                WHERE s.run_id = ? AND s.key = ? AND s.status IN ('completed', 'failed')""",
             key,
         ).fetchone()
-        holds = process is not None and row is not None and row[1] == process.worker.id
-        if holds and not (process is None or process.dead):
+        worker = None if process is None or process.dead else process.worker
+        if worker is not None and row is not None and row[1] == worker.id:
             self.problems.append(f"step {step} of {run_id} ran again after it was recorded")
         await asyncio.sleep(self.rng.random() * self.rng.choice([0, 0.1, 1]))
 
