@@ -274,7 +274,6 @@ async def test_what_the_program_saw_before_is_not_given_up_along(world: World) -
     @workflow
     async def forward(ctx: Any, input: Any) -> Any:
         first = await ctx.wait_for_event("first")  # its entry goes with the next commit
-        at = ctx.now()
         if live:
             task = asyncio.create_task(ctx.step("given-up", work))
             await began.wait()
@@ -286,6 +285,7 @@ async def test_what_the_program_saw_before_is_not_given_up_along(world: World) -
             ctx_task = asyncio.create_task(ctx.step("given-up", work))
             await asyncio.sleep(0)
             assert not ctx_task.done()
+        at = ctx.now()
         seen = await ctx.step("seen", echo, [first, at.isoformat()])
         await ctx.wait_for_event("go")
         return seen == [first, at.isoformat()]
