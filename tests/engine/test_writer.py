@@ -29,7 +29,7 @@ from stepwell.stores.postgres.connections import WRITER_SETTINGS
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.samples import WORKSPACE, claim, claim_one, enlist, record, start
 from tests.conftest import World, new_database
-from tests.engine.support import double, flowing, until
+from tests.engine.support import double, eventually, flowing, until
 
 Commit = Callable[[Sequence[Change]], Awaitable[Committed]]
 
@@ -215,13 +215,15 @@ async def test_closing_fails_whoever_waits_for_a_store_that_is_away(
     monkeypatch.setattr("stepwell.engine.writer.CLOSE_SECONDS", 600)  # it need not come to that
     async with flowing(clock):
         async with world([doubling]) as sw:
+            tried = asyncio.Event()
 
             async def away(batch: Any) -> Any:
+                tried.set()
                 raise StoreUnavailable("away")
 
             sw.store.commit = away
             starting = asyncio.create_task(sw.start("doubling", 1))
-            await asyncio.sleep(0.01)
+            await tried.wait()
             assert not starting.done()
         with pytest.raises(StoreUnavailable):
             await starting
@@ -231,13 +233,15 @@ async def test_closing_fails_whoever_waits_for_a_store_that_is_away(
 
 async def test_closing_fails_whoever_waits_for_somebodys_transaction(world: World) -> None:
     async with world([doubling]) as sw:
+        tried = asyncio.Event()
 
         async def blocked(batch: Any) -> Any:
+            tried.set()
             raise ChangeBlocked("locked")
 
         sw.store.commit = blocked
         starting = asyncio.create_task(sw.start("doubling", 1))
-        await asyncio.sleep(0.01)
+        await tried.wait()
         assert not starting.done()
     with pytest.raises(StoreUnavailable, match="closed"):
         await starting
@@ -319,20 +323,22 @@ async def test_what_follows_a_blocked_change_of_a_run_waits_behind_it(
         await store.commit([start(store, "r1"), start(store, "r2")])
         claimed = (await claim(store, "w1")).runs
         one, two = (Held(run.id, "w1", run.fence) for run in claimed)
-        real, blocked = store.commit, True
+        real, blocked, tries = store.commit, True, 0
 
         async def commit(batch: Sequence[Change]) -> Committed:
+            nonlocal tries
             if blocked and any(type(c) is RecordStep and c.key == "a" for c in batch):
+                tries += 1
                 raise ChangeBlocked("somebody holds the row")
             return await real(batch)
 
         store.commit = commit  # type: ignore[method-assign]
         first = writer.submit(record(store, one, "a", position=0))
-        await asyncio.sleep(0.01)
+        await eventually(lambda: tries == 1)
         behind = writer.submit(record(store, one, "b", position=0))
         assert await writer.submit(record(store, two, "c", position=0)) == [None]
         clock.advance("2s")
-        await asyncio.sleep(0.01)
+        await eventually(lambda: tries == 2)
         assert not first.done()
         assert not behind.done()
         assert [step.key for step in await store.steps("r1")] == []
