@@ -19,7 +19,6 @@ from stepwell.errors import (
     InvalidName,
     NotOpen,
     RunNotFailed,
-    RunNotFound,
     StepNotFound,
 )
 from stepwell.kernel.changes import CancelRun, StartRun
@@ -29,7 +28,13 @@ from stepwell.kernel.durations import Duration, lease_seconds, seconds
 from stepwell.kernel.explaining import explain
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.matching import check_match
-from stepwell.kernel.names import check_count, check_run_id, check_text, check_time
+from stepwell.kernel.names import (
+    check_count,
+    check_run_id,
+    check_text,
+    check_time,
+    no_such_run,
+)
 from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
 from stepwell.kernel.states import TRANSITIONS
 from stepwell.sdk.workflow import Workflow, registry
@@ -218,7 +223,7 @@ class Stepwell:
         self._dispatcher.claim_soon()
         delivered = (await submitted)[0]
         if delivered is None:
-            raise _not_found(run_id)
+            raise no_such_run(run_id)
         return bool(delivered)
 
     async def emit(
@@ -234,7 +239,7 @@ class Stepwell:
         change = CancelRun(check_run_id(run_id), self._workspace, self.store.clock.now())
         outcome = (await self._writer.submit(change))[0]
         if outcome is None:
-            raise _not_found(run_id)
+            raise no_such_run(run_id)
         return bool(outcome)
 
     async def result(self, run_id: str, timeout: Duration | None = None) -> Any:
@@ -255,7 +260,7 @@ class Stepwell:
         await self._writer.drained()
         run = await self.store.get_run(self._workspace, run_id)
         if run is None:
-            raise _not_found(run_id)
+            raise no_such_run(run_id)
         return run
 
     async def list_runs(
@@ -315,7 +320,7 @@ class Stepwell:
         await self._writer.drained()
         facts = await self.store.facts(self._workspace, run_id)
         if facts is None:
-            raise _not_found(run_id)
+            raise no_such_run(run_id)
         return explain(facts)
 
     async def workers(self) -> list[WorkerInfo]:
@@ -360,7 +365,3 @@ def _step_not_found(run_id: str, key: str, keys: list[str]) -> StepNotFound:
     return StepNotFound(
         f"Run {run_id} has no step {key!r}. Its steps are: {shown}{more}.", run_id=run_id
     )
-
-
-def _not_found(run_id: str) -> RunNotFound:
-    return RunNotFound(f"There is no run {run_id!r}.", run_id=run_id)

@@ -19,7 +19,7 @@ class Settings:
 
     # STEPWELL_STORE: the store's URL.
     store: str = DEFAULT_STORE
-    # STEPWELL_MAX_RETENTION: no run is kept longer than this after it ended.
+    # STEPWELL_MAX_RETENTION: no run that this process starts is kept longer after its end.
     max_retention_seconds: float = 365 * 86_400
     # STEPWELL_MAX_RESULT_BYTES: the largest input, payload or output, as JSON.
     max_result_bytes: int = MAX_RESULT_BYTES

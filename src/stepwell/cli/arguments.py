@@ -109,12 +109,10 @@ def read_fields(pairs: Sequence[str]) -> dict[str, Any] | None:
         *outer, last = path.split(".")
         if not equals or not all((*outer, last)):
             raise InvalidInput(f"--input {pair!r}: write it as name=value or outer.inner=value.")
-        inner = found
+        inner: Any = found
         for name in outer:
-            inner = inner.setdefault(name, {})
-            if not isinstance(inner, dict):
-                raise InvalidInput(f"--input {pair!r} contradicts another --input.")
-        if last in inner:
+            inner = inner.setdefault(name, {}) if isinstance(inner, dict) else inner
+        if not isinstance(inner, dict) or last in inner:
             raise InvalidInput(f"--input {pair!r} contradicts another --input.")
         try:
             inner[last] = decode(text)

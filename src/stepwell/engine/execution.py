@@ -167,7 +167,7 @@ class Execution:
 
     def decide(self, change: RecordStep) -> None:
         """The same for what only the program knows: it is durable before another step is begun."""
-        self._notes.append(change)
+        self.note(change)
         self.decided = True
 
     async def record(self, *changes: Change) -> None:

@@ -57,7 +57,7 @@ def check_run_id(value: Any) -> str:
     if not isinstance(value, str):
         raise InvalidInput(f"A run's id is a text, like run.id; not {show(value)}.")
     if not value.isprintable():
-        raise RunNotFound(f"There is no run {value!r}.", run_id=value)
+        raise no_such_run(value)
     return value
 
 
@@ -74,3 +74,8 @@ def check_count(value: Any, what: str, least: int = 1) -> int:
     if value > 2**31 - 1:
         raise InvalidInput(f"{what} must be at most {2**31 - 1}, not {show(value)}.")
     return value
+
+
+def no_such_run(run_id: object) -> RunNotFound:
+    """For a run that was never there, or has been pruned."""
+    return RunNotFound(f"There is no run {run_id!r}.", run_id=run_id)

@@ -1,8 +1,7 @@
-"""What a run has besides its own row, as both stores say it."""
+"""What both stores say alike: the rows of a run, and how much a sweep looks at."""
 
 from __future__ import annotations
 
-from stepwell.errors import RunNotFound
 from stepwell.kernel.states import OPEN, quoted
 
 # The rows of a run, by what each statement deletes of them. Signals are in two indexes.
@@ -18,14 +17,13 @@ OF_A_RUN = (
 # How many those of run `r` are.
 COUNT_OF_A_RUN = " + ".join(f"(SELECT count(*) FROM {own} run_id = r.id)" for own in OF_A_RUN)
 
+# What one sweep looks at: runs of a dead worker, runs out of time, queues; and dead workers.
+SWEEP_LIMIT = 500
+MOST_DEAD = 20
+
 # A step `s` that is at work, or was when its run ended; what the program gave up has an end.
 INTERRUPTED = f"""(s.kind = 'step' AND (s.status IN ({quoted(OPEN)})
         OR (s.status = 'skipped' AND s.completed_at IS NULL)))"""
 # The status of `s` in a fork: that it may have happened is not forgotten.
 STATUS_IN_FORK = """CASE WHEN s.status <> 'skipped' THEN s.status
         WHEN s.error IS NULL THEN 'running' ELSE 'retrying' END"""
-
-
-def gone(run_id: str | None) -> RunNotFound:
-    """For a run that was pruned since it was read."""
-    return RunNotFound(f"There is no run {run_id!r} any more.", run_id=run_id)

@@ -8,10 +8,11 @@ import asyncpg
 
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.names import no_such_run
 from stepwell.kernel.states import ENDED, REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
-from stepwell.stores.tables import INTERRUPTED, STATUS_IN_FORK, gone
+from stepwell.stores.tables import INTERRUPTED, STATUS_IN_FORK
 
 _STARTS = Columns(
     "id text", "workspace_id text", "definition text", "version integer", "program text",
@@ -162,7 +163,7 @@ async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
     if not await db.fetchval(
         "SELECT true FROM runs WHERE id = $1 FOR KEY SHARE", change.forked_from
     ):
-        raise gone(change.forked_from)
+        raise no_such_run(change.forked_from)
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
         condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED})

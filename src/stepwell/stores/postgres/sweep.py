@@ -19,10 +19,7 @@ from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.ending import finish
 from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock, lock_names
-
-# What one sweep looks at: runs of a dead worker, runs out of time, queues; and dead workers.
-SWEEP_LIMIT = 500
-MOST_DEAD = 20
+from stepwell.stores.tables import MOST_DEAD, SWEEP_LIMIT
 
 
 async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:

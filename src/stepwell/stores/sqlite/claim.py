@@ -19,10 +19,7 @@ from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, t
 from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.sqlite.ending import CAPACITY, TAKEN, finish, slots_taken, wake_queued
 from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
-
-# What one sweep looks at: runs of a dead worker, runs out of time, queues; and dead workers.
-SWEEP_LIMIT = 500
-MOST_DEAD = 20
+from stepwell.stores.tables import MOST_DEAD, SWEEP_LIMIT
 
 _LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import apsw
 
 from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.names import no_such_run
 from stepwell.kernel.states import ENDED, REPLAYED, quoted
 from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
-from stepwell.stores.tables import INTERRUPTED, STATUS_IN_FORK, gone
+from stepwell.stores.tables import INTERRUPTED, STATUS_IN_FORK
 
 
 def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[tuple[str, bool]]:
@@ -117,7 +118,7 @@ _DEAD_CHILD = f"""(s.kind = 'child' AND s.status = 'completed' AND EXISTS (
 def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
     """Give a fork the journal of its origin, up to the step it leaves out."""
     if one(db, "SELECT 1 FROM runs WHERE id = ?", change.forked_from) is None:
-        raise gone(change.forked_from)
+        raise no_such_run(change.forked_from)
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
         condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED})

@@ -57,8 +57,7 @@ class SqliteStore:
         self._make_folder()
         try:
             await self._write.run(self._check)
-            if self._path != ":memory:":
-                self._check_file()
+            self._check_file()
             await self._write.run(_migrate)
             if not self._inline:
                 await self._write.run(self._grow_wal)
@@ -133,12 +132,14 @@ class SqliteStore:
         return await self._write.run(lambda db: self._apply(db, batch))
 
     def _apply(self, db: apsw.Connection, batch: Sequence[Change]) -> Committed:
-        if self._path != ":memory:" and self.clock.now() >= self._file_checked_at + FILE_MICROS:
-            self._check_file()
+        self._check_file()
         return apply(db, batch)
 
     def _check_file(self) -> None:
         """SQLite itself would go on writing to a file that has no name any more."""
+        now = self.clock.now()
+        if self._path == ":memory:" or now < self._file_checked_at + FILE_MICROS:
+            return
         try:
             found = Path(self._path).stat()
         except OSError as error:
@@ -152,7 +153,7 @@ class SqliteStore:
                 f"The store's file {self._path} was replaced by another one. Stop this process "
                 "before you restore a copy."
             )
-        self._file_checked_at = self.clock.now()
+        self._file_checked_at = now
 
     def watch(self, notice: Notice) -> None:
         if not self._inline and self._watcher is None:
