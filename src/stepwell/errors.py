@@ -118,6 +118,12 @@ class StoreUnavailable(StepwellError):
     code = "store_unavailable"
 
 
+class ChangeRefused(StepwellError):
+    """The store cannot hold what it was given, and never will."""
+
+    code = "change_refused"
+
+
 class ChangeBlocked(StepwellError):
     """A transaction of somebody else's holds what a change needs; the change is tried again."""
 

@@ -55,3 +55,26 @@ async def double(x: Any) -> Any:
 
 def echo(x: Any) -> Any:
     return x
+
+
+class Gate:
+    """Holds the commits of a store back while it is shut."""
+
+    def __init__(self, store: Any) -> None:
+        self._commit = store.commit
+        self._open = asyncio.Event()
+        self._open.set()
+        self.waiting = 0
+        store.commit = self.commit
+
+    def shut(self) -> None:
+        self._open.clear()
+
+    def open(self) -> None:
+        self._open.set()
+
+    async def commit(self, batch: Any) -> Any:
+        self.waiting += 1
+        await self._open.wait()
+        self.waiting -= 1
+        return await self._commit(batch)

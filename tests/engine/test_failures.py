@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from stepwell import Retry, RunFailed, RunTimedOut, StepFailed, StepTimedOut, Stepwell, workflow
-from stepwell.errors import InvalidInput, NotOpen
+from stepwell.errors import InvalidInput, NotOpen, WaitTimedOut
 from tests.conftest import World
 from tests.engine.support import echo, flowing, until
 
@@ -259,3 +259,26 @@ async def test_an_error_whose_class_has_a_broken_name_fails_its_run(world: World
     async with world([fails]) as sw, sw.worker():
         with pytest.raises(RunFailed, match="as it is"):
             await (await sw.start("fails")).result()
+
+
+class Unspeakable(Exception):
+    """An error that cannot be looked at closely."""
+
+    @property
+    def __context__(self) -> Any:  # type: ignore[override]
+        raise RuntimeError("do not ask")
+
+
+@pytest.mark.parametrize(
+    "error", [Unspeakable("broken"), WaitTimedOut("odd", step=object())], ids=["context", "step"]
+)
+async def test_an_error_that_cannot_be_described_still_fails_its_run(
+    world: World, error: Exception
+) -> None:
+    @workflow
+    async def odd(ctx: Any, input: Any) -> Any:
+        raise error
+
+    async with world([odd]) as sw, sw.worker():
+        with pytest.raises(RunFailed, match=r"broken|odd"):
+            await (await sw.start("odd")).result()

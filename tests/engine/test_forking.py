@@ -271,3 +271,75 @@ async def test_a_retry_adopts_children_that_are_still_at_work(world: World) -> N
         assert found.parent_run_id == again.id
         assert await sw.cancel(again.id)
         assert (await sw.get_run(found.id)).status == "cancelled"
+
+
+@pytest.mark.parametrize("meanwhile", ["works", "completes", "fails"])
+async def test_a_retry_goes_on_waiting_for_a_child_unless_that_failed(
+    world: World, meanwhile: str
+) -> None:
+    go, mended = asyncio.Event(), asyncio.Event()
+    calls: list[str] = []
+
+    async def work() -> str:
+        calls.append("work")
+        await go.wait()
+        if meanwhile == "fails" and not mended.is_set():
+            raise ValueError
+        return "worked"
+
+    async def fail() -> None:
+        if not mended.is_set():
+            await eventually(lambda: calls)
+            raise ValueError
+
+    @workflow
+    async def child(ctx: Any, input: Any) -> Any:
+        return await ctx.step("work", work, retry=Retry(attempts=1))
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        waited = asyncio.create_task(ctx.run_child("child", "child"))
+        await asyncio.sleep(0)
+        await ctx.step("fail", fail, retry=Retry(attempts=1))
+        return await waited
+
+    async with world([parent, child]) as sw, sw.worker():
+        run = await sw.start("parent")
+        await until(sw, run.id, "failed")
+        [first] = (await sw.list_runs(definition="child")).items
+        if meanwhile != "works":
+            go.set()
+            await until(sw, first.id, "completed", "failed")
+        mended.set()
+        again = await sw.retry(run.id)
+        if meanwhile == "works":
+            await until(sw, again.id, "waiting")
+            go.set()
+        assert await again.result() == "worked"
+    assert len(calls) == (2 if meanwhile == "fails" else 1)
+
+
+async def test_a_retry_knows_that_a_once_step_was_given_up_in_the_middle(world: World) -> None:
+    calls: list[str] = []
+
+    async def charge() -> None:
+        calls.append("charged")
+        await asyncio.Event().wait()
+
+    async def fail() -> None:
+        await eventually(lambda: calls)
+        raise ValueError
+
+    @workflow
+    async def pay(ctx: Any, input: Any) -> Any:
+        async with asyncio.TaskGroup() as group:
+            group.create_task(ctx.step("charge", charge, once=True))
+            group.create_task(ctx.step("fail", fail, retry=Retry(attempts=1)))
+
+    async with world([pay]) as sw, sw.worker():
+        run = await sw.start("pay")
+        await until(sw, run.id, "failed")
+        again = await sw.retry(run.id)
+        with pytest.raises(RunFailed, match="outcome"):
+            await again.result()
+    assert calls == ["charged"]

@@ -9,30 +9,7 @@ import pytest
 
 from stepwell import Retry, RunFailed, workflow
 from tests.conftest import World
-from tests.engine.support import echo, eventually, flowing, until
-
-
-class Gate:
-    """Holds the commits of a store back while it is shut."""
-
-    def __init__(self, store: Any) -> None:
-        self._commit = store.commit
-        self._open = asyncio.Event()
-        self._open.set()
-        self.waiting = 0
-        store.commit = self.commit
-
-    def shut(self) -> None:
-        self._open.clear()
-
-    def open(self) -> None:
-        self._open.set()
-
-    async def commit(self, batch: Any) -> Any:
-        self.waiting += 1
-        await self._open.wait()
-        self.waiting -= 1
-        return await self._commit(batch)
+from tests.engine.support import Gate, echo, eventually, flowing, until
 
 
 async def _replayed(sw: Any, run: Any) -> Any:
@@ -215,15 +192,23 @@ async def test_what_cannot_pass_through_a_future_fails_the_run(
             await (await sw.start("plain")).result()
 
 
+class Abort(BaseException):
+    """An error of the user's own that is no Exception."""
+
+
+@pytest.mark.parametrize("raises", [asyncio.CancelledError, Abort])
 async def test_a_workflow_that_cancels_itself_again_and_again_fails(
-    world: World, clock: Any
+    world: World, clock: Any, raises: type[BaseException]
 ) -> None:
     @workflow
     async def suicidal(ctx: Any, input: Any) -> Any:
         task = asyncio.current_task()
         assert task is not None
         task.cancel()
-        await asyncio.sleep(0)
+        try:
+            await asyncio.sleep(0)
+        except asyncio.CancelledError:
+            raise raises from None
 
     async with world([suicidal]) as sw, sw.worker(), flowing(clock):
         with pytest.raises(RunFailed, match="cancelled its own task"):
@@ -261,7 +246,8 @@ async def test_a_retry_starts_children_anew_that_ended_badly(world: World) -> No
         again = await sw.retry(run.id)
         healthy_id, result = await again.result()
         assert result == "done"
-        assert (await sw.get_run(healthy_id)).parent_run_id == run.id, "what went well is kept"
+        kept = (await sw.list_runs(definition="healthy")).items
+        assert [(each.id, each.parent_run_id) for each in kept] == [(healthy_id, again.id)]
 
 
 async def test_what_the_program_saw_before_is_not_given_up_along(world: World) -> None:

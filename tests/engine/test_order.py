@@ -267,6 +267,33 @@ async def test_what_came_during_the_commit_does_not_overtake_what_that_found_blo
     await writer.close()
 
 
+async def test_what_waited_behind_a_blocked_change_comes_before_what_came_later(
+    clock: FakeClock,
+) -> None:
+    store, writer = opened(clock)
+    one, two = Held("r1", "w1", 1), Held("r2", "w1", 1)
+    store.blocked, store.names_runs = {"a"}, True
+    go, commit, late = asyncio.Event(), store.commit, []
+
+    async def slow_commit(batch: list[Change]) -> Committed:
+        await go.wait()
+        if [getattr(change, "key", "") for change in batch] == ["other"]:  # "a" is put off by now
+            late.append(writer.submit(record(store, one, "third")))
+        return await commit(batch)
+
+    store.commit = slow_commit  # type: ignore[method-assign]
+    futures = [writer.submit(record(store, one, "a")), writer.submit(record(store, two, "other"))]
+    await turns()
+    futures.append(writer.submit(record(store, one, "second")))
+    go.set()
+    await futures[1]
+    store.blocked = set()
+    async with flowing(clock):
+        await asyncio.gather(*futures, *late)
+    assert [key for batch in store.batches for key in batch] == ["other", "a", "second", "third"]
+    await writer.close()
+
+
 async def test_entries_are_numbered_by_the_commit_that_made_them_durable(
     clock: FakeClock,
 ) -> None:

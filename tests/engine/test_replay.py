@@ -10,7 +10,7 @@ import pytest
 from stepwell import RunFailed, workflow
 from stepwell.testing.crash import vanish
 from tests.conftest import World
-from tests.engine.support import double, echo, eventually, flowing, until
+from tests.engine.support import Gate, double, echo, eventually, flowing, until
 
 
 async def test_waits_and_steps_and_sleeps_can_be_gathered(world: World, clock: Any) -> None:
@@ -270,17 +270,33 @@ async def test_an_interrupted_step_is_given_the_same_time_again(world: World, cl
     assert seen[0] == seen[1]
 
 
-async def test_what_a_program_gave_up_is_durable_before_it_acts_on_that(world: World) -> None:
-    async def statuses(run_id: str) -> dict[str, str]:
-        return {step.key: step.status for step in await sw.steps(run_id)}
+@pytest.mark.parametrize("what", ["time", "gave_up"])
+@pytest.mark.parametrize("steps", [1, 2])
+async def test_what_a_program_decided_is_durable_before_any_step_acts_on_it(
+    world: World, what: str, steps: int
+) -> None:
+    calls: list[int] = []
 
     @workflow
     async def hasty(ctx: Any, input: Any) -> Any:
-        waiting = asyncio.create_task(ctx.wait_for_event("go"))
-        await asyncio.sleep(0)
-        waiting.cancel()
-        await asyncio.wait([waiting])
-        return await ctx.step("act", statuses, ctx.run_id)
+        if what == "time":
+            gate.shut()
+            ctx.now()
+        else:
+            waiting = asyncio.create_task(ctx.wait_for_event("go"))
+            await ctx.step("before", echo, 0)
+            gate.shut()
+            waiting.cancel()
+            await asyncio.wait([waiting])
+        await asyncio.gather(*(ctx.step(f"act-{n}", calls.append, n) for n in range(steps)))
 
     async with world([hasty]) as sw, sw.worker():
-        assert (await (await sw.start("hasty")).result())["go"] == "skipped"
+        gate = Gate(sw.store)
+        run = await sw.start("hasty")
+        await eventually(lambda: gate.waiting)
+        for _ in range(100):
+            await asyncio.sleep(0)
+        assert calls == []
+        gate.open()
+        await run.result()
+    assert sorted(calls) == list(range(steps))

@@ -206,6 +206,34 @@ async def test_a_start_behind_somebodys_transaction_waits_alone(
         await connection.close()
 
 
+async def test_changes_wait_while_somebody_holds_a_whole_table(
+    postgres_server: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(WRITER_SETTINGS, "lock_timeout", "50")
+    url = await new_database(postgres_server)
+    async with Stepwell(workflows=[doubling], store=PostgresStore(url, clock)) as sw:
+        connection = await asyncpg.connect(url)
+        transaction = connection.transaction()
+        await transaction.start()
+        await connection.execute("LOCK TABLE stepwell.runs IN ACCESS EXCLUSIVE MODE")
+        met, real = asyncio.Event(), sw.store.commit
+
+        async def commit(batch: Any) -> Any:
+            try:
+                return await real(batch)
+            except Exception:
+                met.set()
+                raise
+
+        sw.store.commit = commit  # type: ignore[method-assign]
+        blocked = asyncio.create_task(sw.start("doubling", 2))
+        await met.wait()
+        await transaction.rollback()
+        async with sw.worker(), flowing(clock):
+            assert await (await blocked).result() == 4
+        await connection.close()
+
+
 # -- closing -----------------------------------------------------------------------------------
 
 

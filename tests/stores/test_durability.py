@@ -96,11 +96,13 @@ async def test_sqlite_acknowledges_nothing_once_its_file_is_gone(
         path.rename(away)
     if fate == "replaced":
         path.write_bytes(away.read_bytes())
-    clock.advance("0.05s")
     for _ in range(2):
         with pytest.raises(StoreUnavailable, match="file"):
             await commit(store, start(store, "r2"))
     if fate == "moved":
+        with pytest.raises(StoreUnavailable, match="file"):
+            await store.get_run(WORKSPACE, "r1")  # the first to read, which takes a new connection
+        assert not path.exists()
         away.rename(path)
         await commit(store, start(store, "r2"))
         assert await store.get_run(WORKSPACE, "r2") is not None

@@ -21,6 +21,7 @@ from stepwell.kernel.changes import (
     OpenWait,
     SendSignal,
 )
+from stepwell.kernel.states import quoted
 from stepwell.stores.postgres import PostgresStore
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.samples import WORKSPACE, claim, commit, enlist, record, start, wait
@@ -315,3 +316,34 @@ async def test_cancellations_and_ends_decide_each_run_once(
     assert ended + cancelled == len(everyone)
     query = "SELECT count(*) FROM stepwell.runs WHERE status = 'completed'"
     assert await value(url, query) == ended
+
+
+async def test_retries_and_the_children_they_adopt_do_not_wait_for_each_other(
+    url: str, stores: list[PostgresStore]
+) -> None:
+    held = await hold_some(stores)
+    for turn in range(ROUNDS):
+        # What each store records for its runs, the retries of another adopt at the same moment.
+        batches: list[list[Change]] = []
+        for number, store in enumerate(stores):
+            children = held[(number + 1) % STORES]
+            origins = {child.run_id: f"origin-{turn}-{child.run_id}" for child in children}
+            await commit(store, *(start(store, origin) for origin in origins.values()))
+            await value(
+                url,
+                f"""UPDATE stepwell.runs SET parent_run_id = 'origin-{turn}-' || id
+                    WHERE id IN ({quoted(origins)})""",
+            )
+            retries = [
+                start(store, f"retry-{turn}-{run_id}", forked_from=origin, fork_for_retry=True)
+                for run_id, origin in origins.items()
+            ]
+            own = [record(store, run, f"s{turn}") for run in reversed(held[number])]
+            batches.append([*retries, *own])
+        await all_at_once(stores, batches)
+        adopted = await value(
+            url,
+            f"""SELECT count(*) FROM stepwell.runs
+                WHERE parent_run_id LIKE 'retry-{turn}-%' AND completed_at IS NULL""",
+        )
+        assert adopted == STORES * RUNS

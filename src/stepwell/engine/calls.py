@@ -38,6 +38,11 @@ class CancelledFromWithin(RuntimeError):
     """User code awaited something that was cancelled, though nobody cancelled the run."""
 
 
+# What the task of a run may end with. What else user code makes of a cancellation goes no
+# further: asyncio has no use for it.
+PASSED_ON = (Exception, asyncio.CancelledError, KeyboardInterrupt, BaseExceptionGroup)
+
+
 def interrupted() -> bool:
     """Whether the current task is being cancelled from outside."""
     task = asyncio.current_task()

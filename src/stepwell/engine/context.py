@@ -83,7 +83,7 @@ class Context(Journaling):
             entry = execution.entry(key, "now")
             if entry is None:
                 at = execution.clock.now()
-                execution.decide(
+                execution.notes.decide(
                     RecordStep(
                         execution.held, key, seq, "now", "completed", 1, str(at), None, at, at
                     )
@@ -131,7 +131,7 @@ class Context(Journaling):
             finally:
                 execution.leave()
         except asyncio.CancelledError:
-            execution.skip(key, seq, "step", work.started_at)
+            execution.skip(key, seq, "step", work.started_at, unknown=once)
             raise
 
     # -- time ----------------------------------------------------------------------------
@@ -255,20 +255,21 @@ class Context(Journaling):
         key, seq = self._begin(name)
         execution = self._execution
         entry = execution.entry(key, "child")
-        if entry is not None:
+        if entry is not None and entry.status in SETTLED:
             return await self._replay(entry)
         with self._giving_up(key, seq, "child"):
+            waiting = execution.waits.rows.get(key)
+            if waiting is not None:
+                assert waiting.child_run_id is not None
+                return await self._outlast(key, seq, waiting.child_run_id)
+            if entry is not None:  # of a run that was retried, and left the child at work
+                return await self._outlast(key, seq, value_of(entry))
             return await self._run_child(key, seq, definition, input, options)
 
     async def _run_child(
         self, key: str, seq: int, definition: str, input: Any, options: dict[str, Any]
     ) -> Any:
         execution = self._execution
-        waiting = execution.waits.rows.get(key)
-        if waiting is not None:
-            assert waiting.child_run_id is not None
-            opening = self._child_wait(key, seq, waiting.child_run_id)
-            return await self._settled(await self._wait(opening, _child_outcome(key, opening)))
         with self._at_work():
             try:
                 child = await self._child(definition, input, options)
@@ -309,11 +310,15 @@ class Context(Journaling):
     async def _child_result(self, start_key: str, run_id: str) -> Any:
         key, seq = self._begin_own(f"{start_key}.result")
         entry = self._execution.entry(key, "child")
-        if entry is not None:
+        if entry is not None and entry.status in SETTLED:
             return await self._replay(entry)
         with self._giving_up(key, seq, "child"):
-            opening = self._child_wait(key, seq, run_id)
-            return await self._settled(await self._wait(opening, _child_outcome(key, opening)))
+            return await self._outlast(key, seq, run_id)
+
+    async def _outlast(self, key: str, seq: int, run_id: str) -> Any:
+        """Wait for a child that is there already."""
+        opening = self._child_wait(key, seq, run_id)
+        return await self._settled(await self._wait(opening, _child_outcome(key, opening)))
 
     # -- code changes --------------------------------------------------------------------
 

@@ -10,6 +10,7 @@ from typing import Any, Literal, Protocol
 
 from stepwell.engine.deliveries import Deliveries
 from stepwell.engine.keys import Keys, mismatch
+from stepwell.engine.notes import Notes
 from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses, Unwinding
 from stepwell.engine.waits import Waits
@@ -98,9 +99,7 @@ class Execution:
         self._keys = Keys()
         # Entries without a result that the program has not come to yet.
         self._unreached = {row.key for row in claimed.journal if row.status not in REPLAYED}
-        self._notes: list[RecordStep] = []
-        # Whether one of them is a decision that nothing durable tells of.
-        self.decided = False
+        self.notes = Notes(writer)
         # Operations at work; the program cannot be parked while there are any.
         self._active = 0
         # Waits that are not open yet, each with what goes along with it.
@@ -161,19 +160,21 @@ class Execution:
 
     # -- recording -----------------------------------------------------------------------
 
-    def note(self, change: RecordStep) -> None:
-        """Record this along with whatever is recorded next."""
-        self._notes.append(change)
-
-    def decide(self, change: RecordStep) -> None:
-        """The same for what only the program knows: it is durable before another step is begun."""
-        self.note(change)
-        self.decided = True
+    async def decided(self) -> None:
+        """Return once all that the program has decided is durable."""
+        notes = self.notes
+        while notes.undecided:
+            if notes.decided:
+                await self.record()
+            elif notes.deciding is not None:  # in a commit that somebody else waits for
+                await asyncio.wait([notes.deciding])
+        if self.departed:
+            raise self.leaving()
 
     async def record(self, *changes: Change) -> None:
         """Make changes durable; raises when the run is no longer held."""
         await self.ready()
-        submitted = self.writer.submit(*self.take_notes(), *changes)
+        submitted = self.notes.submit(*changes)
         try:
             outcomes = await submitted
         except (StoreUnavailable, NotOpen):  # closed: nothing more can be recorded
@@ -184,18 +185,21 @@ class Execution:
         if self.departed:
             raise self.leaving()
 
-    def skip(self, key: str, seq: int, kind: str, started_at: int) -> None:
+    def skip(
+        self, key: str, seq: int, kind: str, started_at: int, *, unknown: bool = False
+    ) -> None:
         """Note that the program gave this up before it saw a result. What a wait took goes back.
 
         It is written with whatever is recorded next, and not before: it may be that all of the
         program is being cancelled, and will go on elsewhere as if nothing had happened.
+        What is `unknown` may have happened all the same; a retry of the run has to know.
         """
         if self.departed:
             return
-        now = self.clock.now()
-        self.decide(
+        ended_at = None if unknown else self.clock.now()
+        self.notes.decide(
             RecordStep(
-                self.held, key, seq, kind, "skipped", 1, None, None, started_at, now,
+                self.held, key, seq, kind, "skipped", 1, None, None, started_at, ended_at,
                 settles=True,
             )
         )  # fmt: skip
@@ -308,9 +312,8 @@ class Execution:
         self._to_open = {}
         only_waits = self._active == 0 and self.waits.all_open
         last = self._park(keys) if only_waits else WatchWaits(self.held, keys)
-        changes: list[Change] = [*self.take_notes(), *opening, last]
         keys_opened = [change.key for change in opening if type(change) is OpenWait]
-        submitted = self.writer.submit(*changes)
+        submitted = self.notes.submit(*opening, last)
         submitted.add_done_callback(lambda done: self._on_opened(done, keys_opened, only_waits))
         if only_waits:
             self.state = "parked"
@@ -382,8 +385,3 @@ class Execution:
             task.cancel()
         self.waits.cancel()
         return EndRun(self.held, status, output, error, self.clock.now())
-
-    def take_notes(self) -> list[RecordStep]:
-        notes, self._notes = self._notes, []
-        self.decided = False
-        return notes

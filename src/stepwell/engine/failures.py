@@ -35,6 +35,14 @@ _encode = msgspec.json.Encoder().encode
 
 def describe_failure(error: BaseException, step: str | None) -> str:
     """The JSON that is recorded of an error; without a step, of the one that ended its run."""
+    try:
+        return _described(error, step)
+    except Exception:  # an error that cannot even be looked at
+        plain = {"type": type(error).__name__, "message": describe(error), "step": step}
+        return _encode(plain).decode()
+
+
+def _described(error: BaseException, step: str | None) -> str:
     message = describe(error)
     if isinstance(error, BaseExceptionGroup):
         message += "".join(f"; {type(e).__name__}: {describe(e)}" for e in _leaves(error))
@@ -59,7 +67,10 @@ def trace(error: BaseException) -> str:
     where = error.__traceback__
     while where is not None and where.tb_frame.f_code.co_filename.startswith(_ENGINE):
         where = where.tb_next
-    lines = traceback.format_exception(type(error), error, where or error.__traceback__)
+    try:
+        lines = traceback.format_exception(type(error), error, where or error.__traceback__)
+    except Exception:
+        return f"{type(error).__name__}: {describe(error)}"
     return writable("".join(lines))
 
 

@@ -112,7 +112,7 @@ class Journaling:
         )  # fmt: skip
         deliveries = execution.deliveries
         if deliveries.outstanding == 0 and deliveries.idle and not deliveries.replaying:
-            execution.note(record)
+            execution.notes.add(record)
         else:
             with self._at_work():
                 await execution.record(record)

@@ -19,9 +19,9 @@ from stepwell.engine.calls import (
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure, trace
-from stepwell.errors import ContextMisuse, Fenced, ResultNotSerialisable, StepFailed, Suspended
+from stepwell.errors import ChangeRefused, ContextMisuse, Fenced, StepFailed, Suspended
 from stepwell.kernel.changes import EndRun
-from stepwell.kernel.codec import decode, describe, encode_result
+from stepwell.kernel.codec import decode, encode_result
 from stepwell.kernel.retry import Retry
 
 log = logging.getLogger("stepwell.program")
@@ -99,7 +99,6 @@ async def _end(
     return execution.end(status, output, error)
 
 
-def refused_end(end: EndRun, error: Exception) -> EndRun:
-    """How a run ends in place of the end that the store will not have, however often it is sent."""
-    refused = ResultNotSerialisable(f"The store refused how the run ended: {describe(error)}")
-    return EndRun(end.held, "failed", None, describe_failure(refused, None), end.completed_at)
+def refused_end(end: EndRun, error: ChangeRefused) -> EndRun:
+    """How a run ends in place of an end that the store cannot hold."""
+    return EndRun(end.held, "failed", None, describe_failure(error, None), end.completed_at)

@@ -93,8 +93,8 @@ class StepCall:
             if self._on_unknown is not None or execution.claimed.attempt > SUSPECT:
                 await execution.record(self.in_progress())
             else:
-                if execution.decided:  # the function may act on it: it has to stay so
-                    await execution.record()
+                if execution.notes.undecided:  # the function may act on it: it has to stay so
+                    await execution.decided()
                 execution.writer.begun(self)
             try:
                 output = await self._call()

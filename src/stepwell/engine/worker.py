@@ -5,10 +5,9 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-from collections import Counter
 from collections.abc import Mapping
 
-from stepwell.engine.calls import CancelledFromWithin
+from stepwell.engine.calls import PASSED_ON, CancelledFromWithin
 from stepwell.engine.claims import Claims
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
@@ -21,7 +20,7 @@ from stepwell.engine.threads import Threads
 from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses
 from stepwell.engine.writer import Writer
-from stepwell.errors import NotOpen, StepwellError, StoreUnavailable
+from stepwell.errors import ChangeRefused, NotOpen, StepwellError, StoreUnavailable
 from stepwell.kernel.changes import (
     Claimed,
     ClaimedRun,
@@ -82,8 +81,6 @@ class Worker:
         self._renewed_at = 0
         self._duties: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
-        # How often programs were cancelled by nobody but themselves.
-        self._cancelled_themselves: Counter[str] = Counter()
         self._enlisting: asyncio.Task[None] | None = None
 
     # -- life ----------------------------------------------------------------------------
@@ -293,10 +290,11 @@ class Worker:
             )
             if end is not None:
                 await self._end(execution, end)
-        except (asyncio.CancelledError, BaseExceptionGroup):
-            if not execution.departed:
+        except BaseException as error:
+            if not execution.departed and not isinstance(error, Exception):
                 await self._end_or_stop(execution)
-            raise
+            if isinstance(error, PASSED_ON):
+                raise
         finally:
             self._forget(execution)
 
@@ -306,8 +304,7 @@ class Worker:
         In the second case the run goes on elsewhere, so it fails only when this comes again.
         Until then nothing more of it may be recorded, least of all that it gave up its waits.
         """
-        self._cancelled_themselves[execution.run_id] += 1
-        if self._cancelled_themselves[execution.run_id] < 3:
+        if not self.losses.cancelled(execution.run_id):
             execution.stop()
         else:
             error = CancelledFromWithin("the workflow cancelled its own task")
@@ -315,19 +312,20 @@ class Worker:
             await self._end(execution, end)
 
     async def _end(self, execution: Execution, end: EndRun) -> None:
-        self._cancelled_themselves.pop(execution.run_id, None)
         self.losses.forget(execution.run_id)
-        ended = self._writer.submit(*execution.take_notes(), end)
+        ended = execution.notes.submit(end)
         self._ending.add(execution.run_id)
         self._forget(execution)  # makes room, so that the next claim shares this commit
         try:
             await ended
         except (StoreUnavailable, NotOpen):
             log.warning("The end of run %s could not be recorded.", execution.run_id)
-        except Exception as error:
-            log.exception("The end of run %s was refused.", execution.run_id)
-            with contextlib.suppress(Exception):  # without any end the run is begun again
+        except ChangeRefused as error:
+            log.exception("The end of run %s was refused; it fails instead.", execution.run_id)
+            with contextlib.suppress(Exception):
                 await self._writer.submit(refused_end(end, error))
+        except Exception:  # without an end the run is begun again
+            log.exception("The end of run %s could not be recorded.", execution.run_id)
         finally:
             self._ending.discard(execution.run_id)
 

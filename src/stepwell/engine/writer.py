@@ -328,7 +328,9 @@ class Writer:
     def _try_later(self, unit: Unit) -> None:
         """The others go on meanwhile, though each try holds them up for a moment."""
         self._retried.pop(unit, None)
-        unit.pause = min(max(unit.pause * 2, FIRST_BLOCKED), LONGEST_BLOCKED)
+        # Claims are not put off for longer and longer: others than the one in the way go by them.
+        longest = FIRST_BLOCKED if type(unit.changes[0]) is ClaimRuns else LONGEST_BLOCKED
+        unit.pause = min(max(unit.pause * 2, FIRST_BLOCKED), longest)
         log.warning(
             "A change waits for a transaction outside of Stepwell; trying again in %g s: %s",
             unit.pause,
@@ -337,6 +339,8 @@ class Writer:
         clock = self._store.clock
         at = clock.now() + int(unit.pause * SECOND)
         self._put_off[unit] = clock.call_at(at, lambda: self._try_again(unit))
+        # What waits for its turn comes before whatever is submitted from now on.
+        self._pending = [each for each in self._pending if not self._follows(each)]
 
     def _try_again(self, unit: Unit) -> None:
         del self._put_off[unit]

@@ -10,7 +10,13 @@ from urllib.parse import parse_qsl
 
 import asyncpg
 
-from stepwell.errors import StepwellError, StoreForbidden, StoreUnavailable, StoreUrlInvalid
+from stepwell.errors import (
+    ChangeRefused,
+    StepwellError,
+    StoreForbidden,
+    StoreUnavailable,
+    StoreUrlInvalid,
+)
 from stepwell.kernel.urls import split_url
 
 T = TypeVar("T")
@@ -39,6 +45,15 @@ PASSING = (
     asyncpg.ReadOnlySQLTransactionError,  # a former primary, after a failover
     asyncpg.TransactionRollbackError,  # deadlocks, serialization failures
     asyncpg.InternalClientError,  # a connection that was closed in the middle of something
+    asyncpg.PostgresSystemError,  # input and output
+    asyncpg.DataCorruptedError,
+    asyncpg.IndexCorruptedError,
+)
+# Errors about what was sent, which is no better the next time.
+_UNFIT = (
+    asyncpg.DataError,
+    asyncpg.ProgramLimitExceededError,
+    UnicodeEncodeError,
 )
 # Errors that trying again does not help against.
 _REFUSED = (
@@ -149,7 +164,7 @@ async def patiently(seconds: float, action: Callable[[], Awaitable[T]]) -> T:
 
 
 def translated(error: Exception, db: asyncpg.Connection | None) -> Exception:
-    """An error that may pass by itself, or is a matter of rights, as ours; any other as it is."""
+    """An error that may pass by itself, or is about rights or data, as ours; any other as it is."""
     if isinstance(error, StepwellError):
         return error
     closed = isinstance(error, asyncpg.InterfaceError) and (db is None or db.is_closed())
@@ -157,6 +172,8 @@ def translated(error: Exception, db: asyncpg.Connection | None) -> Exception:
         return StoreUnavailable(f"PostgreSQL: {_text(error)}")
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
         return StoreForbidden(f"PostgreSQL: {_text(error)}")
+    if isinstance(error, _UNFIT):
+        return ChangeRefused(f"PostgreSQL: {_text(error)}")
     return error
 
 

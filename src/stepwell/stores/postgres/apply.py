@@ -35,7 +35,7 @@ from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.ending import cancel_runs, end_alone, end_runs, trees
 from stepwell.stores.postgres.immediate import start_and_take
 from stepwell.stores.postgres.locking import event_name, limit_name, lock, lock_names
-from stepwell.stores.postgres.starting import start_runs
+from stepwell.stores.postgres.starting import adoptable, start_runs
 
 log = logging.getLogger("stepwell.postgres")
 
@@ -156,6 +156,9 @@ async def _lock(db: asyncpg.Connection, by_kind: dict[type[Any], Found]) -> Lock
         living = [run.run_id for run in await trees(db, cancels) if run.living]
         run_ids.update(living)
         ending += living
+    retried = [c.forked_from for _, c in by_kind.get(StartRun, ()) if c.fork_for_retry]
+    if retried:
+        run_ids.update(await adoptable(db, retried))
     events = [c for _, c in by_kind.get(EmitEvent, ())]
     if events:
         # Only with their names locked does it stay true who waits for these events.

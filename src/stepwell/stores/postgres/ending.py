@@ -33,10 +33,12 @@ _FINISH = f"""ended AS (
        SELECT run_id, 'error', error FROM ending WHERE error IS NOT NULL
        ON CONFLICT (run_id, kind) DO UPDATE SET body = excluded.body
    ), dropped AS (
-       DELETE FROM waits WHERE run_id = {_THEIRS} RETURNING run_id, key, seq, kind, created_at
+       DELETE FROM waits WHERE run_id = {_THEIRS}
+       RETURNING run_id, key, seq, kind, child_run_id, created_at
    ), skipped AS (
-       INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, started_at)
-       SELECT run_id, key, seq, 0, kind, 'skipped', 1, created_at FROM dropped
+       INSERT INTO steps (run_id, key, seq, position, kind, status, attempts, output, started_at)
+       SELECT run_id, key, seq, 0, kind, 'skipped', 1, '"' || child_run_id || '"', created_at
+       FROM dropped
        ON CONFLICT DO NOTHING
    ), closed AS (
        UPDATE steps SET status = 'skipped'

@@ -37,15 +37,19 @@ class Obstacles:
             await self._wait_for_locks(WARY_LOCK_TIMEOUT)
         self._wary_until = self._clock.now() + WARY_SECONDS * SECOND
         run_ids = {run_id for change in batch for run_id in run_ids_of(change) if packable(run_id)}
-        rows = await self._line.run(
-            lambda db: db.fetch(
-                """WITH free AS MATERIALIZED (
-                       SELECT id FROM runs WHERE id = ANY($1) ORDER BY id
-                       FOR NO KEY UPDATE SKIP LOCKED)
-                   SELECT id FROM runs WHERE id = ANY($1) AND id NOT IN (SELECT id FROM free)""",
-                list(run_ids),
+        try:
+            rows = await self._line.run(
+                lambda db: db.fetch(
+                    """WITH free AS MATERIALIZED (
+                           SELECT id FROM runs WHERE id = ANY($1) ORDER BY id
+                           FOR NO KEY UPDATE SKIP LOCKED)
+                       SELECT id FROM runs
+                       WHERE id = ANY($1) AND id NOT IN (SELECT id FROM free)""",
+                    list(run_ids),
+                )
             )
-        )
+        except asyncpg.LockNotAvailableError:  # somebody holds the whole table
+            return set()
         return {row[0] for row in rows}
 
     async def _wait_for_locks(self, milliseconds: str) -> None:

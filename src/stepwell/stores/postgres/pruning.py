@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncpg
 
-from stepwell.stores.tables import COUNT_OF_A_RUN, OF_A_RUN
+from stepwell.stores.rules import COUNT_OF_A_RUN, OF_A_RUN
 
 
 async def prune(db: asyncpg.Connection, now: int, limit: int, rows: int) -> int:

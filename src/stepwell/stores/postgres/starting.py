@@ -12,7 +12,7 @@ from stepwell.kernel.names import no_such_run
 from stepwell.kernel.states import ENDED, REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
-from stepwell.stores.tables import INTERRUPTED, STATUS_IN_FORK
+from stepwell.stores.rules import AWAITED_CHILD, INTERRUPTED, STATUS_IN_FORK, USABLE
 
 _STARTS = Columns(
     "id text", "workspace_id text", "definition text", "version integer", "program text",
@@ -166,8 +166,8 @@ async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
         raise no_such_run(change.forked_from)
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
-        condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED})
-            AND s.key IS DISTINCT FROM $3 AND NOT {_DEAD_CHILD})
+        condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED}
+                OR {AWAITED_CHILD}) AND s.key IS DISTINCT FROM $3 AND NOT {_DEAD_CHILD})
             OR (s.status = 'failed'
             AND coalesce(s.position < (SELECT position FROM steps WHERE run_id = $2 AND key = $3),
                          true))"""
@@ -183,12 +183,20 @@ async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
         change.forked_from,
         change.fork_from_step,
     )
-    if change.fork_for_retry:  # it finds its children again that are still at work
+    if change.fork_for_retry:  # it finds its children again, and they are kept while it lives
         await db.fetch(
-            "UPDATE runs SET parent_run_id = $1 WHERE parent_run_id = $2 AND completed_at IS NULL",
+            f"UPDATE runs SET parent_run_id = $1 WHERE parent_run_id = $2 AND {USABLE}",
             change.id,
             change.forked_from,
         )
+
+
+async def adoptable(db: asyncpg.Connection, run_ids: Sequence[str | None]) -> list[str]:
+    """The children that retries of these runs take over; whoever retries one locks those."""
+    rows = await db.fetch(
+        f"SELECT id FROM runs WHERE parent_run_id = ANY($1) AND {USABLE}", run_ids
+    )
+    return [row[0] for row in rows]
 
 
 async def start_in(db: asyncpg.Connection, change: StartRun) -> tuple[str, bool]:

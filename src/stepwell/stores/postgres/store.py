@@ -266,12 +266,9 @@ class PostgresStore:
 async def _register(
     db: asyncpg.Connection, workspace_id: str, definitions: Sequence[DefinitionRow], now: int
 ) -> None:
-    keys = {
-        definition_limit(workspace_id, d.name): d.max_concurrent_runs or UNLIMITED
-        for d in definitions
-    }
-    if keys:
-        await lock_names(db, {limit_name(key): True for key in keys}, [])
+    names = {definition_limit(workspace_id, d.name): d.name for d in definitions}
+    if names:
+        await lock_names(db, {limit_name(key): True for key in names}, [])
     # In order, so that processes that start at the same time do not wait for each other in turn.
     await db.executemany(
         """INSERT INTO definitions VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
@@ -284,12 +281,16 @@ async def _register(
             for d in sorted(definitions, key=lambda d: (d.name, d.version))
         ],
     )  # fmt: skip
-    if keys:
+    if names:
         await db.execute(
-            """UPDATE limits l SET capacity = g.capacity
-               FROM unnest($1::text[], $2::integer[]) AS g (key, capacity)
+            """UPDATE limits l SET capacity = coalesce(
+                   (SELECT max_concurrent_runs FROM definitions
+                    WHERE workspace_id = $3 AND name = g.name ORDER BY version DESC LIMIT 1), $4)
+               FROM unnest($1::text[], $2::text[]) AS g (key, name)
                WHERE l.limit_key = g.key AND l.capacity IS NOT NULL""",
-            list(keys),
-            list(keys.values()),
+            list(names),
+            list(names.values()),
+            workspace_id,
+            UNLIMITED,
         )
-        await wake_queued(db, list(keys), now, Committed([]))
+        await wake_queued(db, list(names), now, Committed([]))

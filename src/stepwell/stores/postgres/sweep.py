@@ -19,7 +19,7 @@ from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.ending import finish
 from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock, lock_names
-from stepwell.stores.tables import MOST_DEAD, SWEEP_LIMIT
+from stepwell.stores.rules import AWAITED, MOST_DEAD, QUEUES, STARVED, SWEEP_LIMIT
 
 
 async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
@@ -28,12 +28,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
     False if there is more to be looked at than was.
     """
     row = await db.fetchrow(
-        f"""WITH RECURSIVE queues (key) AS (
-                SELECT min(blocked_on) FROM runs WHERE blocked_on IS NOT NULL
-                UNION ALL
-                SELECT (SELECT min(r.blocked_on) FROM runs r WHERE r.blocked_on > q.key)
-                FROM queues q WHERE q.key IS NOT NULL
-            ), owners (id) AS (
+        f"""WITH RECURSIVE {QUEUES}, {AWAITED}, owners (id) AS (
                 SELECT min(owner) FROM runs WHERE owner IS NOT NULL
                 UNION ALL
                 SELECT (SELECT min(r.owner) FROM runs r WHERE r.owner > o.id)
@@ -48,14 +43,15 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
                         ORDER BY expires_at LIMIT $2) r),
                    (SELECT array_agg(key) FROM (
                         SELECT k.key FROM queues k
-                        WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY} LIMIT $2) q)""",
+                        WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY} LIMIT $2) q),
+                   (SELECT array_agg(id) FROM ({STARVED} LIMIT $2) s)""",
         now,
         SWEEP_LIMIT,
         MOST_DEAD,
     )
     assert row is not None
-    dead, late, queues = (found or [] for found in row)
-    swept_all = len(dead) < MOST_DEAD and len(queues) < SWEEP_LIMIT
+    dead, late, queues, starved = (found or [] for found in row)
+    swept_all = len(dead) < MOST_DEAD and max(len(queues), len(starved)) < SWEEP_LIMIT
     for worker_id in dead:
         verdicts: list[Verdict] = []
         await _alone(db, partial(_take_over, db, worker_id, now, done, verdicts))
@@ -68,11 +64,16 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
         try:
             await _alone(db, partial(_expire, db, late, now, done))
         except asyncpg.LockNotAvailableError:
-            for run_id in late:  # all but those that somebody holds
-                with contextlib.suppress(asyncpg.LockNotAvailableError):
-                    await _alone(db, partial(_expire, db, [run_id], now, done))
+            free = await db.fetch(  # all but those that somebody holds
+                "SELECT id FROM runs WHERE id = ANY($1) FOR NO KEY UPDATE SKIP LOCKED", late
+            )
+            with contextlib.suppress(asyncpg.LockNotAvailableError):
+                await _alone(db, partial(_expire, db, [row[0] for row in free], now, done))
     if queues:
         await _alone(db, partial(_unblock, db, queues, now, done))
+    if starved:
+        with contextlib.suppress(asyncpg.LockNotAvailableError):
+            await _alone(db, partial(_feed, db, starved, done))
     return swept_all
 
 
@@ -158,7 +159,7 @@ async def _end_looping(
     ids = [run.run_id for run in doomed]
     steps = await db.fetch(
         """SELECT r.id, (SELECT key FROM steps WHERE run_id = r.id AND status = 'running'
-                         ORDER BY seq LIMIT 1)
+                            AND kind = 'step' ORDER BY seq LIMIT 1)
            FROM runs r WHERE r.id = ANY($1)""",
         ids,
     )
@@ -192,3 +193,20 @@ async def _unblock(db: asyncpg.Connection, keys: Sequence[str], now: int, done: 
     """The safety net under the calls of `wake_queued`: queues whose limits have room."""
     await lock_names(db, {limit_name(key): True for key in keys}, [])
     await wake_queued(db, keys, now, done)
+
+
+async def _feed(db: asyncpg.Connection, run_ids: Sequence[str], done: Committed) -> None:
+    """Give queued runs a share of the slot of whoever waits for them."""
+    # Nothing is counted here: who shares a slot takes none.
+    await lock(db, {}, run_ids, [])
+    rows = await db.fetch(
+        f"WITH RECURSIVE {QUEUES}, {AWAITED} {STARVED} AND r.id = ANY($1)", run_ids
+    )
+    for run_id, key, slot in rows:
+        await db.fetch(
+            "UPDATE limits SET slot = $3 WHERE run_id = $1 AND limit_key = $2", run_id, key, slot
+        )
+        await db.fetch(
+            "UPDATE runs SET blocked_on = NULL, due_at = created_at WHERE id = $1", run_id
+        )
+        done.due = True

@@ -17,9 +17,9 @@ from stepwell.kernel.changes import (
 from stepwell.kernel.crashes import SUSPECT, Stopped, judge, set_apart
 from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, ttl_error
 from stepwell.kernel.states import REPLAYED, quoted
+from stepwell.stores.rules import AWAITED, MOST_DEAD, QUEUES, STARVED, SWEEP_LIMIT
 from stepwell.stores.sqlite.ending import CAPACITY, TAKEN, finish, slots_taken, wake_queued
 from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
-from stepwell.stores.tables import MOST_DEAD, SWEEP_LIMIT
 
 _LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
 
@@ -294,8 +294,8 @@ def _take_over(db: apsw.Connection, now: int, done: Committed) -> bool:
         done.stopped.extend((found.run_id, worker_id) for found in stopped)
         looping = all_rows(
             db,
-            """SELECT value, (SELECT key FROM steps WHERE run_id = value AND status = 'running'
-                              ORDER BY seq LIMIT 1) FROM json_each(?)""",
+            """SELECT value, (SELECT key FROM steps WHERE run_id = value AND kind = 'step'
+                                 AND status = 'running' ORDER BY seq LIMIT 1) FROM json_each(?)""",
             pack([verdict.run_id for verdict in verdicts if verdict.looping]),
         )
         finish(
@@ -330,14 +330,21 @@ def _unblock(db: apsw.Connection, now: int, done: Committed) -> bool:
     """The net under the calls of `wake_queued`: queues whose limits have room. Were these all?"""
     found = all_rows(
         db,
-        f"""WITH RECURSIVE queues (key) AS (
-                SELECT min(blocked_on) FROM runs WHERE blocked_on IS NOT NULL
-                UNION ALL
-                SELECT (SELECT min(r.blocked_on) FROM runs r WHERE r.blocked_on > q.key)
-                FROM queues q WHERE q.key IS NOT NULL)
+        f"""WITH RECURSIVE {QUEUES}
             SELECT k.key FROM queues k WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY} LIMIT ?""",
         SWEEP_LIMIT,
     )
     for (limit_key,) in found:
         wake_queued(db, limit_key, now, done)
-    return len(found) < SWEEP_LIMIT
+    starved = all_rows(db, f"WITH RECURSIVE {QUEUES}, {AWAITED} {STARVED} LIMIT ?", SWEEP_LIMIT)
+    for run_id, limit_key, slot in starved:
+        run(
+            db,
+            "UPDATE limits SET slot = ? WHERE run_id = ? AND limit_key = ?",
+            slot,
+            run_id,
+            limit_key,
+        )
+        run(db, "UPDATE runs SET blocked_on = NULL, due_at = created_at WHERE id = ?", run_id)
+        done.due = True
+    return len(found) < SWEEP_LIMIT and len(starved) < SWEEP_LIMIT

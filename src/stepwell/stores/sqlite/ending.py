@@ -62,7 +62,8 @@ def _drop_waits(db: apsw.Connection, ids: str) -> None:
     run(
         db,
         """INSERT OR IGNORE INTO steps
-           SELECT run_id, key, seq, 0, kind, 'skipped', 1, NULL, NULL, created_at, NULL
+           SELECT run_id, key, seq, 0, kind, 'skipped', 1, '"' || child_run_id || '"', NULL,
+               created_at, NULL
            FROM waits WHERE run_id IN (SELECT value FROM json_each(?))""",
         ids,
     )

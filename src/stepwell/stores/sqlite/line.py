@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 import apsw
 
-from stepwell.errors import StoreUnavailable
+from stepwell.errors import ChangeRefused, StoreUnavailable
 
 T = TypeVar("T")
 Call = tuple[Callable[[apsw.Connection], Any], "asyncio.Future[Any]", asyncio.AbstractEventLoop]
@@ -71,16 +71,33 @@ class Line:
             self._db.close()
 
 
+# Errors that say nothing about what was asked for: others have the file, or the disk, the
+# memory or the file itself is at fault, until somebody sees to it.
+_PASSING = (
+    apsw.BusyError,
+    apsw.LockedError,
+    apsw.ProtocolError,
+    apsw.IOError,
+    apsw.FullError,
+    apsw.NoMemError,
+    apsw.ReadOnlyError,
+)
+# Errors about what was given, which is no better the next time.
+_UNFIT = (apsw.TooBigError, OverflowError, UnicodeEncodeError)
+
+
 def _translated(function: Callable[[Any], T], db: Any) -> T:
-    """Errors that may pass by themselves become StoreUnavailable."""
+    """Call the function; errors that are not mistakes of ours become named ones."""
     try:
         return function(db)
-    except (apsw.BusyError, apsw.LockedError, apsw.IOError, apsw.FullError) as error:
+    except _PASSING as error:
         raise StoreUnavailable(f"SQLite: {error}") from error
     except apsw.CorruptError as error:
         raise StoreUnavailable(f"The SQLite file is damaged: {error}") from error
     except apsw.CantOpenError as error:
         raise StoreUnavailable(f"SQLite cannot open the file: {error}") from error
+    except _UNFIT as error:
+        raise ChangeRefused(f"SQLite: {error}") from error
 
 
 def _settle(future: asyncio.Future[Any], result: Any, error: BaseException | None) -> None:

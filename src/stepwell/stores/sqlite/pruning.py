@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import apsw
 
+from stepwell.stores.rules import COUNT_OF_A_RUN, OF_A_RUN
 from stepwell.stores.sqlite.rows import pack, run, writing
-from stepwell.stores.tables import COUNT_OF_A_RUN, OF_A_RUN
 
 
 def prune(db: apsw.Connection, now: int, limit: int, rows: int) -> int:

@@ -7,9 +7,9 @@ import apsw
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.names import no_such_run
 from stepwell.kernel.states import ENDED, REPLAYED, quoted
+from stepwell.stores.rules import AWAITED_CHILD, INTERRUPTED, STATUS_IN_FORK, USABLE
 from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
-from stepwell.stores.tables import INTERRUPTED, STATUS_IN_FORK
 
 
 def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[tuple[str, bool]]:
@@ -121,8 +121,8 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
         raise no_such_run(change.forked_from)
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
-        condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED})
-                AND s.key IS NOT ?3 AND NOT {_DEAD_CHILD})
+        condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED}
+                    OR {AWAITED_CHILD}) AND s.key IS NOT ?3 AND NOT {_DEAD_CHILD})
             OR (s.status = 'failed' AND s.position < coalesce(
                 (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
     else:
@@ -138,10 +138,10 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
         change.forked_from,
         change.fork_from_step,
     )
-    if change.fork_for_retry:  # it finds its children again that are still at work
+    if change.fork_for_retry:  # it finds its children again, and they are kept while it lives
         run(
             db,
-            "UPDATE runs SET parent_run_id = ? WHERE parent_run_id = ? AND completed_at IS NULL",
+            f"UPDATE runs SET parent_run_id = ? WHERE parent_run_id = ? AND {USABLE}",
             change.id,
             change.forked_from,
         )

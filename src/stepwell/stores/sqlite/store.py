@@ -28,8 +28,6 @@ from stepwell.stores.sqlite.rows import all_rows, one, pack, run, writing
 # How often another process's commits are looked for: a look costs a few microseconds.
 WATCH_SECONDS = 0.05
 BUSY_MS = 30_000
-# How often it is looked whether the file is still there: with each commit it would cost 5 % of it.
-FILE_MICROS = 50_000
 # SQLite checkpoints its log at 1,000 pages and then writes over it from the start. What does
 # not fit into the page cache is written to the log before its transaction ends.
 WAL_BYTES, CACHE_BYTES = 4 * 1024 * 1024, 2 * 1024 * 1024
@@ -46,8 +44,8 @@ class SqliteStore:
         self.clock = clock
         # Each connection is made when it is needed, and the working directory may change.
         self._path = path if path == ":memory:" else str(Path(path).absolute())
+        self._place = Path(self._path)
         self._file: tuple[int, int] | None = None
-        self._file_checked_at = 0
         self._write = Line(self._connect, inline=inline)
         self._read = self._write if inline else Line(self._connect)
         self._inline = inline
@@ -90,7 +88,7 @@ class SqliteStore:
         if self._path == ":memory:":
             return
         try:
-            Path(self._path).parent.mkdir(parents=True, exist_ok=True)
+            self._place.parent.mkdir(parents=True, exist_ok=True)
         except OSError as error:
             raise StoreUnavailable(
                 f"The folder of the store {self._path} cannot be made: {error}."
@@ -98,7 +96,9 @@ class SqliteStore:
 
     def _connect(self) -> apsw.Connection:
         try:
-            db = apsw.Connection(self._path, statementcachesize=512)
+            # A file that has gone is not made again: whoever looked would find it empty.
+            flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if not self._file else 0)
+            db = apsw.Connection(self._path, flags, statementcachesize=512)
             db.set_busy_timeout(BUSY_MS)
             db.execute("PRAGMA journal_mode = WAL")
         except apsw.NotADBError as error:
@@ -132,16 +132,16 @@ class SqliteStore:
         return await self._write.run(lambda db: self._apply(db, batch))
 
     def _apply(self, db: apsw.Connection, batch: Sequence[Change]) -> Committed:
-        self._check_file()
-        return apply(db, batch)
+        done = apply(db, batch)
+        self._check_file()  # only now: nothing is acknowledged that went into a file without a name
+        return done
 
     def _check_file(self) -> None:
         """SQLite itself would go on writing to a file that has no name any more."""
-        now = self.clock.now()
-        if self._path == ":memory:" or now < self._file_checked_at + FILE_MICROS:
+        if self._path == ":memory:":
             return
         try:
-            found = Path(self._path).stat()
+            found = self._place.stat()
         except OSError as error:
             raise StoreUnavailable(
                 f"The store's file has gone: {error}. Put it back, or stop this process."
@@ -153,7 +153,6 @@ class SqliteStore:
                 f"The store's file {self._path} was replaced by another one. Stop this process "
                 "before you restore a copy."
             )
-        self._file_checked_at = now
 
     def watch(self, notice: Notice) -> None:
         if not self._inline and self._watcher is None:
@@ -197,12 +196,18 @@ class SqliteStore:
                         workspace_id, d.name, d.version, d.kind, d.program, d.retention_seconds,
                         d.max_concurrent_runs, d.deadline_seconds,
                     )  # fmt: skip
-                    key = definition_limit(workspace_id, d.name)
+                for name in {d.name for d in definitions}:
+                    key = definition_limit(workspace_id, name)
                     run(
                         db,
-                        """UPDATE limits SET capacity = ?
+                        """UPDATE limits SET capacity = coalesce(
+                               (SELECT max_concurrent_runs FROM definitions
+                                WHERE workspace_id = ? AND name = ?
+                                ORDER BY version DESC LIMIT 1), ?)
                            WHERE limit_key = ? AND capacity IS NOT NULL""",
-                        d.max_concurrent_runs or UNLIMITED,
+                        workspace_id,
+                        name,
+                        UNLIMITED,
                         key,
                     )
                     wake_queued(db, key, now, Committed([]))

@@ -12,6 +12,7 @@ from stepwell.testing.samples import (
     commit,
     enlist,
     start,
+    wait,
 )
 
 
@@ -47,6 +48,29 @@ async def a_child_shares_the_slots_that_are_in_use_above_it(store: Store) -> Non
     await commit(store, below, start(store, "beside", limits=limits))
     _, held = await claim_one(store, "w1")
     assert held.run_id == "below"
+
+
+@check
+async def a_queued_run_shares_the_slot_of_whoever_waits_for_it(store: Store) -> None:
+    await enlist(store, "w1")
+    limits = [("definition:down", 1)]
+    await commit(store, start(store, "down", limits=limits))
+    _, down = await claim_one(store, "w1")
+    await commit(store, start(store, "between", parent_run_id="down", held=down))
+    _, between = await claim_one(store, "w1")
+    await commit(store, EndRun(down, "failed", None, None, store.clock.now()))
+    # Someone else comes to wait for what the dead run left at work: a retry, or a fork.
+    await commit(store, start(store, "again", limits=limits))
+    _, again = await claim_one(store, "w1")
+    await commit(store, wait(store, again, "between", kind="child", child_run_id="between"))
+    below = start(store, "below", parent_run_id="between", held=between, limits=limits)
+    waiting = wait(store, between, "below", kind="child", child_run_id="below")
+    await commit(store, below, waiting, start(store, "beside", limits=limits))
+    known = ["again", "between"]
+    assert (await claim(store, "w1", known=known)).runs == []
+    claimed = (await claim(store, "w1", known=known, sweep=True)).runs
+    claimed += (await claim(store, "w1", known=known)).runs
+    assert [run.id for run in claimed] == ["below"]
 
 
 @check

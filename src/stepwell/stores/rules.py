@@ -1,0 +1,55 @@
+"""What both stores say alike: the rows of a run, what a sweep looks at, what a retry keeps."""
+
+from __future__ import annotations
+
+from stepwell.kernel.states import ENDED, OPEN, quoted
+
+# The rows of a run, by what each statement deletes of them. Signals are in two indexes.
+OF_A_RUN = (
+    "payloads WHERE",
+    "steps WHERE",
+    "attempts WHERE",
+    "waits WHERE",
+    "limits WHERE",
+    "events WHERE consumed_by IS NULL AND",
+    "events WHERE consumed_by IS NOT NULL AND",
+)
+# How many those of run `r` are.
+COUNT_OF_A_RUN = " + ".join(f"(SELECT count(*) FROM {own} run_id = r.id)" for own in OF_A_RUN)
+
+# What one sweep looks at: runs of a dead worker, runs out of time, queues; and dead workers.
+SWEEP_LIMIT = 500
+MOST_DEAD = 20
+
+# All limits that runs queue behind, each found by a look at the index.
+QUEUES = """queues (key) AS (
+       SELECT min(blocked_on) FROM runs WHERE blocked_on IS NOT NULL
+       UNION ALL
+       SELECT (SELECT min(r.blocked_on) FROM runs r WHERE r.blocked_on > q.key)
+       FROM queues q WHERE q.key IS NOT NULL)"""
+# Runs that whoever has a slot of such a limit waits for, or that these wait for in turn.
+AWAITED = """awaited (key, slot, id) AS (
+       SELECT l.limit_key, l.slot, w.child_run_id
+       FROM queues q JOIN limits l ON l.limit_key = q.key JOIN waits w ON w.run_id = l.run_id
+       WHERE l.admitted AND l.capacity IS NOT NULL
+         AND w.child_run_id IS NOT NULL AND w.ended_at IS NULL
+       UNION
+       SELECT a.key, a.slot, w.child_run_id FROM awaited a JOIN waits w ON w.run_id = a.id
+       WHERE w.child_run_id IS NOT NULL AND w.ended_at IS NULL)"""
+# Of these the queued ones. None of them would ever be called up, so they share that slot: most
+# descendants do from their start, but not those that a retry or a fork found at work.
+STARVED = """SELECT r.id, a.key, a.slot FROM awaited a JOIN runs r ON r.id = a.id
+       WHERE r.blocked_on = a.key AND r.due_at IS NULL"""
+
+# A step `s` that is at work, or was when its run ended; what the program gave up has an end.
+INTERRUPTED = f"""(s.kind = 'step' AND (s.status IN ({quoted(OPEN)})
+        OR (s.status = 'skipped' AND s.completed_at IS NULL)))"""
+# What is not true of a child that a retry of its parent has no use for.
+USABLE = f"status NOT IN ({quoted(ENDED - {'completed'})})"
+# A child `s` that was waited for when the run ended, and is worth going on waiting for.
+AWAITED_CHILD = f"""(s.kind = 'child' AND s.status = 'skipped' AND EXISTS (
+        SELECT 1 FROM runs c WHERE c.id = substr(s.output, 2, length(s.output) - 2)
+           AND c.{USABLE}))"""
+# The status of `s` in a fork: that it may have happened is not forgotten.
+STATUS_IN_FORK = """CASE WHEN s.status <> 'skipped' THEN s.status
+        WHEN s.error IS NULL THEN 'running' ELSE 'retrying' END"""
