@@ -6,7 +6,7 @@ import asyncio
 from collections.abc import Callable
 from typing import Any
 
-from stepwell.errors import RunFailed
+from stepwell.errors import NonRetryable, RunFailed
 from stepwell.kernel.retry import Retry
 from stepwell.sdk.workflow import Workflow, workflow
 
@@ -14,8 +14,11 @@ Perform = Callable[[str, str, int], Any]
 QUICK = Retry(attempts=4, backoff="fixed", base="0.2s", jitter=0)
 
 
-def make_programs(perform: Perform) -> list[Workflow]:
-    """The workflows of a simulation; `perform(run, step, attempt)` is told of every execution."""
+def make_programs(perform: Perform, mended: Callable[[], bool]) -> list[Workflow]:
+    """The workflows of a simulation; `perform(run, step, attempt)` is told of every execution.
+
+    `mended` says whether what makes `unlucky` fail is over.
+    """
 
     async def act(ctx: Any, name: str, value: Any = None, fail_until: int = 0) -> Any:
         async def work() -> Any:
@@ -153,9 +156,33 @@ def make_programs(perform: Perform) -> list[Workflow]:
         await working
         return await ctx.wait_for_event("second", "word") if first.cancelled() else first.result()
 
+    @workflow(max_concurrent_runs=1)
+    async def unlucky(ctx: Any, input: Any) -> Any:
+        if input["n"] == 0:
+            return await act(ctx, "bottom", "bottom")
+
+        async def luck() -> None:
+            await perform(ctx.run_id, "luck", ctx.attempt)
+            if not mended():
+                raise NonRetryable("bad luck")
+
+        waited = asyncio.create_task(ctx.run_child("waited", "between", input))
+        loose = await ctx.start_child("loose", "leaf", {"n": 4})
+        noticed, begun = await asyncio.gather(
+            act(ctx, "notice", str(ctx.now())), act(ctx, "again", str(ctx.now()))
+        )
+        await ctx.step("luck", luck)
+        return [await waited, await loose.result(), noticed <= begun]
+
+    @workflow
+    async def between(ctx: Any, input: Any) -> Any:
+        await act(ctx, "between")
+        await ctx.sleep("pause", "2s")
+        return await ctx.run_child("below", "unlucky", {"n": 0})
+
     return [
         steps, sleeper, listener, fan, race, parent, leaf, limited, patched, fickle, stoppable,
-        hasty, impatient,
+        hasty, impatient, unlucky, between,
     ]  # fmt: skip
 
 
@@ -173,6 +200,15 @@ EXPECTED: dict[str, Any] = {
     "stoppable": "enough",
     "hasty": "done",
     "impatient": "spoken",
+    "unlucky": ["bottom", 4, True],
+    "bottom": "bottom",
+}
+
+# How runs are started that must end with that: definition, input, and how many of them.
+STARTS: dict[str, tuple[str, Any, int]] = {
+    **{name: (name, {"n": 2}, 1) for name in EXPECTED},
+    "limited": ("limited", {"n": 2}, 4),
+    "bottom": ("unlucky", {"n": 0}, 2),
 }
 
 # What the client sends to runs of a definition, one after the other.

@@ -20,7 +20,7 @@ from stepwell.testing.simulation.process import (
     current_process,
     task_factory,
 )
-from stepwell.testing.simulation.programs import EXPECTED, SIGNALS, make_programs
+from stepwell.testing.simulation.programs import EXPECTED, SIGNALS, STARTS, make_programs
 
 WORKERS = 3
 LEASE = 6.0
@@ -54,7 +54,8 @@ class _Simulation:
         self.clock = VirtualClock(loop)
         self.db = apsw.Connection(":memory:")
         self.faults = Faults(self.rng)
-        self.workflows = make_programs(self.perform)
+        self.mended = False
+        self.workflows = make_programs(self.perform, lambda: self.mended)
         self.processes: list[Process] = []
         self.executions: dict[tuple[str, str], int] = {}
         self.problems: list[str] = []
@@ -68,6 +69,8 @@ class _Simulation:
                 self._start_worker(f"worker-{number}")
             chaos = asyncio.ensure_future(self._chaos())
             ids = await self._drive(stepwell)
+            if unlucky := ids.get("unlucky-0"):
+                ids["unlucky-0"] = await self._retry(stepwell, unlucky)
             quiet = TROUBLE - asyncio.get_running_loop().time()
             await asyncio.sleep(max(0.0, quiet))
             chaos.cancel()
@@ -97,10 +100,11 @@ class _Simulation:
         ids: dict[str, str] = {}
         names = [name for name in EXPECTED if self.rng.random() < 0.6] or ["steps"]
         for name in names:
-            for number in range(4 if name == "limited" else 1):
+            definition, input, number_of_runs = STARTS[name]
+            for number in range(number_of_runs):
                 key = f"{name}-{number}"
                 for _ in range(self.rng.choice([1, 1, 2])):
-                    run = await stepwell.start(name, {"n": 2}, idempotency_key=key)
+                    run = await stepwell.start(definition, input, idempotency_key=key)
                     if ids.setdefault(key, run.id) != run.id:
                         self.problems.append(f"{key} was started twice")
                 await asyncio.sleep(self.rng.random() * 3)
@@ -109,6 +113,18 @@ class _Simulation:
                         await stepwell.signal(run.id, signal, payload)
                         await asyncio.sleep(self.rng.random() * 4)
         return ids
+
+    async def _retry(self, stepwell: Stepwell, run_id: str) -> str:
+        """Wait until the run has failed, as it must, and retry it; the id of the retry."""
+        deadline = asyncio.get_running_loop().time() + PATIENCE
+        while (await stepwell.get_run(run_id)).status != "failed":
+            if asyncio.get_running_loop().time() > deadline:
+                self.problems.append(f"{run_id} has not failed: {await stepwell.explain(run_id)}")
+                return run_id
+            await asyncio.sleep(1)
+        await asyncio.sleep(self.rng.random() * 5)
+        self.mended = True
+        return (await stepwell.retry(run_id)).id
 
     # -- chaos ---------------------------------------------------------------------------
 
@@ -210,10 +226,15 @@ class _Simulation:
                 self.problems.append(f"{key}: {error}")
                 continue
             for step in journal:
-                if step.kind == "step" and (run_id, step.key) not in self.executions:
+                executed = {(run_id, step.key), (run.forked_from or run_id, step.key)}
+                if step.kind == "step" and executed.isdisjoint(self.executions):
                     self.problems.append(f"{key}: {step.key} was recorded but never executed")
                 if step.status in ("running", "retrying", "waiting"):
                     self.problems.append(f"{key}: {step.key} was left {step.status}")
+        for definition, most in (("between", 1), ("unlucky", 5)):
+            runs = await stepwell.list_runs(definition=definition)
+            if len(runs.items) > most:
+                self.problems.append(f"{len(runs.items)} runs of {definition}, not {most}")
         for table in ("waits", "limits"):
             left = self.db.execute(f"SELECT count(*) FROM {table}").fetchone()
             if left != (0,):
