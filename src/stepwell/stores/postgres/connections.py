@@ -77,7 +77,8 @@ class Line:
             told = translated(error, db)
             if told is error:
                 raise
-            self.drop()
+            if isinstance(told, StoreUnavailable):
+                self.drop()
             raise told from error
         except BaseException:
             self.drop()
