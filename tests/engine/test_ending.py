@@ -8,11 +8,9 @@ from typing import Any
 import pytest
 
 from stepwell import Retry, RunCancelled, RunFailed, RunTimedOut, workflow
-from stepwell.errors import ChangeRefused
-from stepwell.kernel.changes import EndRun
 from stepwell.settings import Settings
 from tests.conftest import World
-from tests.engine.support import echo, eventually, flowing, until, until_code
+from tests.engine.support import echo, eventually, until, until_code
 
 
 @workflow
@@ -340,43 +338,3 @@ async def test_the_operator_caps_retention(world: World, clock: Any) -> None:
                 await (await sw.start("quick", **options)).result()
         clock.advance("61m")
         assert await sw.prune() == 2
-
-
-async def test_a_run_whose_end_the_store_will_not_have_fails(world: World) -> None:
-    @workflow
-    async def odd(ctx: Any, input: Any) -> Any:
-        return "odd"
-
-    async with world([odd]) as sw, sw.worker():
-        real = sw.store.commit
-
-        async def commit(batch: Any) -> Any:
-            if any(type(change) is EndRun and change.output == '"odd"' for change in batch):
-                raise ChangeRefused("no place for that")
-            return await real(batch)
-
-        sw.store.commit = commit
-        run = await sw.start("odd")
-        with pytest.raises(RunFailed, match="no place for that") as caught:
-            await run.result()
-        assert caught.value.error.type == "change_refused"
-
-
-async def test_an_error_of_the_store_does_not_fail_a_run_that_completed(
-    world: World, clock: Any
-) -> None:
-    @workflow
-    async def fine(ctx: Any, input: Any) -> Any:
-        return "fine"
-
-    async with world([fine]) as sw, sw.worker(), flowing(clock):
-        real, errors = sw.store.commit, [OSError("who knows")]
-
-        async def commit(batch: Any) -> Any:
-            if errors and any(type(change) is EndRun for change in batch):
-                raise errors.pop()
-            return await real(batch)
-
-        sw.store.commit = commit
-        assert await (await sw.start("fine")).result() == "fine"
-    assert errors == []

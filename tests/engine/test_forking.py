@@ -273,9 +273,22 @@ async def test_a_retry_adopts_children_that_are_still_at_work(world: World) -> N
         assert (await sw.get_run(found.id)).status == "cancelled"
 
 
+class Loose:
+    """Like a task group, but one that leaves its tasks alone."""
+
+    create_task = staticmethod(asyncio.create_task)
+
+    async def __aenter__(self) -> Loose:
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("how", [Loose, asyncio.TaskGroup])
 @pytest.mark.parametrize("meanwhile", ["works", "completes", "fails"])
 async def test_a_retry_goes_on_waiting_for_a_child_unless_that_failed(
-    world: World, meanwhile: str
+    world: World, meanwhile: str, how: Any
 ) -> None:
     go, mended = asyncio.Event(), asyncio.Event()
     calls: list[str] = []
@@ -298,9 +311,10 @@ async def test_a_retry_goes_on_waiting_for_a_child_unless_that_failed(
 
     @workflow
     async def parent(ctx: Any, input: Any) -> Any:
-        waited = asyncio.create_task(ctx.run_child("child", "child"))
-        await asyncio.sleep(0)
-        await ctx.step("fail", fail, retry=Retry(attempts=1))
+        async with how() as group:
+            waited = group.create_task(ctx.run_child("child", "child"))
+            await asyncio.sleep(0)
+            await ctx.step("fail", fail, retry=Retry(attempts=1))
         return await waited
 
     async with world([parent, child]) as sw, sw.worker():

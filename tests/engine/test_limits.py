@@ -178,3 +178,17 @@ async def test_older_versions_do_not_lift_a_limit(
             assert (await sw.explain(second.id)).code == "slot"
         async with world([version(3)]), flowing(clock):
             await until(sw, second.id, "waiting")
+
+
+async def test_the_highest_version_limits_runs_of_all_versions(world: World) -> None:
+    def version(n: int, most: int | None) -> Any:
+        @workflow(name="limited", version=n, max_concurrent_runs=most)
+        async def body(ctx: Any, input: Any) -> Any:
+            return await ctx.wait_for_event("go")
+
+        return body
+
+    async with world([version(1, None), version(2, 1)]) as sw, sw.worker():
+        first, second = [await sw.start("limited", version=1) for _ in range(2)]
+        await until(sw, first.id, "waiting")
+        assert (await sw.explain(second.id)).code == "slot"

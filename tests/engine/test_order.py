@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from stepwell import workflow
 from stepwell.engine.writer import Writer
 from stepwell.errors import ChangeBlocked, StoreUnavailable
@@ -291,6 +293,52 @@ async def test_what_waited_behind_a_blocked_change_comes_before_what_came_later(
     async with flowing(clock):
         await asyncio.gather(*futures, *late)
     assert [key for batch in store.batches for key in batch] == ["other", "a", "second", "third"]
+    await writer.close()
+
+
+@pytest.mark.parametrize("names_runs", [True, False])
+async def test_a_blocked_batch_keeps_its_order_before_what_comes_meanwhile(
+    clock: FakeClock, names_runs: bool
+) -> None:
+    store, writer = opened(clock)
+    one, two = Held("r1", "w1", 1), Held("r2", "w1", 1)
+    store.blocked, store.names_runs = {"a1", "a2", "b1", "b2"}, names_runs
+    commit, late = store.commit, []
+
+    async def slow_commit(batch: list[Change]) -> Committed:
+        if not late:
+            late.append(writer.submit(record(store, one, "a3")))
+        await asyncio.sleep(0)
+        return await commit(batch)
+
+    store.commit = slow_commit  # type: ignore[method-assign]
+    futures = [
+        writer.submit(record(store, held, key))
+        for held, key in [(one, "a1"), (two, "b1"), (one, "a2"), (two, "b2")]
+    ]
+    await turns()
+    store.blocked = set()
+    async with flowing(clock):
+        await asyncio.gather(*futures, *late)
+    keys = [key for batch in store.batches for key in batch]
+    assert [key for key in keys if key.startswith("a")] == ["a1", "a2", "a3"]
+    assert [key for key in keys if key.startswith("b")] == ["b1", "b2"]
+    await writer.close()
+
+
+async def test_what_is_large_does_not_all_go_into_one_commit(
+    clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell.engine.writer.MAX_BATCH_CHARACTERS", 100)
+    store, writer = opened(clock)
+    held = Held("r1", "w1", 1)
+    sizes = [60, 30, 30, 500, 10]
+    futures = [
+        writer.submit(record(store, held, f"{number}", "x" * size))
+        for number, size in enumerate(sizes)
+    ]
+    await asyncio.gather(*futures)
+    assert store.batches == [["0", "1"], ["2"], ["3"], ["4"]]
     await writer.close()
 
 

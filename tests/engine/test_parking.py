@@ -11,6 +11,7 @@ from typing import Any
 import pytest
 
 from stepwell import RunFailed, workflow
+from stepwell.errors import ChangeRefused
 from stepwell.kernel.changes import EmitEvent, OpenWait
 from tests.conftest import World
 from tests.engine.support import double, echo, eventually, flowing, until
@@ -309,14 +310,14 @@ async def test_a_wait_that_the_store_refuses_fails_the_run(world: World, kind: s
 
         async def commit(batch: Any) -> Any:
             if any(isinstance(change, OpenWait) for change in batch):
-                raise ValueError("no waits today")
+                raise ChangeRefused("no waits today")
             return await real(batch)
 
         sw.store.commit = commit
         run = await sw.start("plain" if kind == "plain" else "waits")
         with pytest.raises(RunFailed) as failed:
             await run.result()
-        assert failed.value.error.type == "ValueError"
+        assert failed.value.error.type == "change_refused"
         assert failed.value.error.message == "no waits today"
 
 
@@ -345,7 +346,7 @@ async def test_a_run_that_is_parked_while_its_wait_is_refused_is_not_stranded(
             for _ in range(100 if kinds & {EmitEvent, OpenWait} else 0):
                 await asyncio.sleep(0)
             if OpenWait in kinds:
-                raise ValueError("no waits today")
+                raise ChangeRefused("no waits today")
             return await real(batch)
 
         sw.store.commit = commit
@@ -354,7 +355,7 @@ async def test_a_run_that_is_parked_while_its_wait_is_refused_is_not_stranded(
         await sw.emit("noise")
         with pytest.raises(RunFailed) as failed:
             await run.result()
-        assert failed.value.error.type == "ValueError"
+        assert failed.value.error.type == "change_refused"
 
 
 async def test_many_steps_are_executed_once_each_and_read_nothing(world: World) -> None:

@@ -111,7 +111,7 @@ class Context(Journaling):
         execution = self._execution
         entry = execution.entry(key, "step")
         if entry is not None and entry.status in SETTLED:
-            return await self._replay(entry)
+            return await self._replay(entry, once=once)
         if not callable(function):
             raise InvalidInput(f"Step {key!r} was given {function!r}, which cannot be called.")
         if retry is not None and not isinstance(retry, Retry):
@@ -281,6 +281,7 @@ class Context(Journaling):
                 )
                 await execution.record(record)
                 return await self._settled(entry_of(record))
+        self._children[key] = child.id
         opening = self._child_wait(key, seq, child.id)
         return await self._settled(await self._wait(opening, _child_outcome(key, opening), child))
 
@@ -317,6 +318,7 @@ class Context(Journaling):
 
     async def _outlast(self, key: str, seq: int, run_id: str) -> Any:
         """Wait for a child that is there already."""
+        self._children[key] = run_id
         opening = self._child_wait(key, seq, run_id)
         return await self._settled(await self._wait(opening, _child_outcome(key, opening)))
 
@@ -331,6 +333,7 @@ class Context(Journaling):
             raise ContextMisuse("ctx.patched() cannot be used inside a step function.")
         known = execution.patches.get(change_id)
         if known is not None:
+            await execution.decided()
             return known
         key = f"patch:{change_id}"
         entry = execution.entry(key, "patch")
@@ -350,7 +353,8 @@ class Context(Journaling):
             record = RecordStep(
                 execution.held, key, seq, "patch", "completed", 1, "true", None, now, now
             )
-            await execution.record(record)
+            execution.notes.decide(record)
+            await execution.record()
             await self._settled(entry_of(record))
         finally:
             execution.leave()

@@ -15,7 +15,7 @@ from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses, Unwinding
 from stepwell.engine.waits import Waits
 from stepwell.engine.writer import Writer, fenced, ignore_outcome
-from stepwell.errors import Fenced, NotOpen, StoreUnavailable, Suspended
+from stepwell.errors import Fenced, NotOpen, StepwellError, StoreUnavailable, Suspended
 from stepwell.kernel.changes import (
     Change,
     ClaimedRun,
@@ -168,6 +168,8 @@ class Execution:
                 await self.record()
             elif notes.deciding is not None:  # in a commit that somebody else waits for
                 await asyncio.wait([notes.deciding])
+        if notes.lost:
+            self.stop()
         if self.departed:
             raise self.leaving()
 
@@ -179,28 +181,38 @@ class Execution:
             outcomes = await submitted
         except (StoreUnavailable, NotOpen):  # closed: nothing more can be recorded
             self.stop()
+        except Exception as error:
+            if not self._begins_again(error):
+                raise
         else:
             if fenced(outcomes):
                 self.stop()
         if self.departed:
             raise self.leaving()
 
+    def _begins_again(self, error: BaseException) -> bool:
+        """An error of the store that nobody knows is not the program's to hear, unless it stays."""
+        if isinstance(error, StepwellError) or self._keeper.losses.stopped(self.run_id):
+            return False
+        log.error("Run %s is begun again: its store failed.", self.run_id, exc_info=error)
+        self.stop()
+        return True
+
     def skip(
-        self, key: str, seq: int, kind: str, started_at: int, *, unknown: bool = False
-    ) -> None:
+        self, key: str, seq: int, kind: str, started_at: int, *, unknown: bool = False,
+        output: str | None = None,
+    ) -> None:  # fmt: skip
         """Note that the program gave this up before it saw a result. What a wait took goes back.
 
-        It is written with whatever is recorded next, and not before: it may be that all of the
-        program is being cancelled, and will go on elsewhere as if nothing had happened.
-        What is `unknown` may have happened all the same; a retry of the run has to know.
+        It is written with whatever is recorded next, and not before: all of the program may be
+        being cancelled, to go on elsewhere. What is `unknown` may have happened all the same.
         """
         if self.departed:
             return
-        ended_at = None if unknown else self.clock.now()
         self.notes.decide(
             RecordStep(
-                self.held, key, seq, kind, "skipped", 1, None, None, started_at, ended_at,
-                settles=True,
+                self.held, key, seq, kind, "skipped", 1, output, None, started_at,
+                None if unknown else self.clock.now(), settles=True,
             )
         )  # fmt: skip
 
@@ -334,7 +346,8 @@ class Execution:
         if done.cancelled() or isinstance(error, StoreUnavailable | NotOpen):
             self.stop()
         elif error is not None:
-            self._refuse_waits(error, keys, parks)
+            if not self._begins_again(error):
+                self._refuse_waits(error, keys, parks)
         elif fenced(done.result()):
             self.stop()
         elif not self.departed and self._resuming is None:

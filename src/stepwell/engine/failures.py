@@ -38,7 +38,8 @@ def describe_failure(error: BaseException, step: str | None) -> str:
     try:
         return _described(error, step)
     except Exception:  # an error that cannot even be looked at
-        plain = {"type": type(error).__name__, "message": describe(error), "step": step}
+        kind = writable(type(error).__name__)
+        plain = {"type": kind, "message": describe(error), "step": step}
         return _encode(plain).decode()
 
 
@@ -48,7 +49,7 @@ def _described(error: BaseException, step: str | None) -> str:
         message += "".join(f"; {type(e).__name__}: {describe(e)}" for e in _leaves(error))
     if len(message) > MAX_MESSAGE:
         message = message[:MAX_MESSAGE] + f"… ({len(message) - MAX_MESSAGE} more characters)"
-    kind = error.code if isinstance(error, StepwellError) else type(error).__name__
+    kind = error.code if isinstance(error, StepwellError) else writable(type(error).__name__)
     if isinstance(error, StepFailed) and error.error is not None:
         # A failed step that nobody caught: the run failed for that step's reason.
         kind, step = error.error.type, error.step
@@ -70,7 +71,7 @@ def trace(error: BaseException) -> str:
     try:
         lines = traceback.format_exception(type(error), error, where or error.__traceback__)
     except Exception:
-        return f"{type(error).__name__}: {describe(error)}"
+        return writable(f"{type(error).__name__}: {describe(error)}")
     return writable("".join(lines))
 
 

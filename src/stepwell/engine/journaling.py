@@ -14,7 +14,7 @@ from stepwell.engine.failures import recorded_failure
 from stepwell.engine.stepcall import entry_of
 from stepwell.errors import ContextMisuse
 from stepwell.kernel.changes import Change, JournalRow, OpenWait, RecordStep, WaitRow
-from stepwell.kernel.codec import decode
+from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.names import check_step_name, is_repeated
 
 # The last operation this branch of the program came back from; it names readings of the clock.
@@ -29,6 +29,8 @@ class Journaling:
 
     def __init__(self, execution: Execution) -> None:
         self._execution = execution
+        # The children that are waited for, by the key of the wait: a retry finds them again.
+        self._children: dict[str, str] = {}
 
     def _begin(self, name: str) -> tuple[str, int]:
         return self._begin_own(check_step_name(name))
@@ -44,7 +46,7 @@ class Journaling:
         # What ends like a repetition must not be taken for one.
         return self._execution.keys.next(f"{name}." if is_repeated(name) else name)
 
-    async def _replay(self, entry: JournalRow) -> Any:
+    async def _replay(self, entry: JournalRow, *, once: bool = False) -> Any:
         if entry.status == "skipped":
             # The program gave this up before and will do so again; until then it waits.
             await asyncio.get_running_loop().create_future()
@@ -56,7 +58,9 @@ class Journaling:
                 break
             except asyncio.CancelledError:
                 if self._execution.departed or not self._execution.replaying:
-                    self._execution.skip(entry.key, entry.seq, entry.kind, entry.started_at)
+                    self._execution.skip(
+                        entry.key, entry.seq, entry.kind, entry.started_at, unknown=once
+                    )
                     raise
                 # More was recorded after it, so the program has seen this result: a timer of its
                 # own runs out only because the replay is slow.
@@ -75,8 +79,14 @@ class Journaling:
         try:
             yield
         except asyncio.CancelledError:
-            self._execution.skip(key, seq, kind, self._execution.clock.now())
+            child_run_id = self._children.get(key)
+            self._execution.skip(
+                key, seq, kind, self._execution.clock.now(),
+                output=None if child_run_id is None else encode(child_run_id, "A child's id"),
+            )  # fmt: skip
             raise
+        finally:
+            self._children.pop(key, None)
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:

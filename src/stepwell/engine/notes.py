@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from stepwell.engine.writer import Writer
+from stepwell.engine.writer import Writer, fenced
 from stepwell.kernel.changes import Change, RecordStep
 
 
@@ -33,6 +33,13 @@ class Notes:
     def undecided(self) -> bool:
         """Whether the program has decided something that is not durable yet."""
         return self.decided or (self.deciding is not None and not self.deciding.done())
+
+    @property
+    def lost(self) -> bool:
+        """Whether what was decided last did not become durable."""
+        if self.deciding is None or not self.deciding.done() or self.deciding.cancelled():
+            return False
+        return self.deciding.exception() is not None or fenced(self.deciding.result())
 
     def submit(self, *changes: Change) -> asyncio.Future[list[Any]]:
         """Ask for changes, along with what was noted."""

@@ -105,9 +105,11 @@ class Starter:
         if type(priority) is not int or abs(priority) > 32_000:
             raise InvalidInput(f"priority must be a whole number up to ±32000, not {priority!r}.")
         limits = []
-        if row.max_concurrent_runs is not None:
-            key = definition_limit(self._workspace_id, definition)
-            limits.append((key, row.max_concurrent_runs))
+        # The highest version decides for all of them, as far as it is known here.
+        best = self._known.get(definition, row)
+        most = (best if best.version > row.version else row).max_concurrent_runs
+        if most is not None:
+            limits.append((definition_limit(self._workspace_id, definition), most))
         check_count(concurrency_limit, "concurrency_limit")
         if concurrency_key is not None:
             check_text(concurrency_key, "concurrency_key")

@@ -19,8 +19,8 @@ UNWIND_SECONDS = 1.0
 QUICK_TURNS = 8
 # Runs that are remembered.
 MOST_KEPT = 1000
-# How often a program may be cancelled by itself before its run fails for that.
-MOST_CANCELLED = 2
+# How often a run may be stopped by itself, or by an odd error of the store, before it fails.
+MOST_STOPPED = 2
 
 
 class Losses:
@@ -29,7 +29,7 @@ class Losses:
     def __init__(self) -> None:
         self._kept: set[str] = set()
         self._doubted: set[str] = set()
-        self._cancelled: Counter[str] = Counter()
+        self._stopped: Counter[str] = Counter()
 
     def lost(self, run_id: str) -> None:
         """The run was busy with something that is gone now; it is kept in memory from now on."""
@@ -45,16 +45,16 @@ class Losses:
         self._doubted.symmetric_difference_update({run_id})
         return run_id in self._doubted
 
-    def cancelled(self, run_id: str) -> bool:
-        """The program was cancelled by nobody but itself; whether that has come too often."""
-        _make_room(self._cancelled)
-        self._cancelled[run_id] += 1
-        return self._cancelled[run_id] > MOST_CANCELLED
+    def stopped(self, run_id: str) -> bool:
+        """The run was stopped for no good reason, and is begun again; has that come too often?"""
+        _make_room(self._stopped)
+        self._stopped[run_id] += 1
+        return self._stopped[run_id] > MOST_STOPPED
 
     def forget(self, run_id: str) -> None:
         self._kept.discard(run_id)
         self._doubted.discard(run_id)
-        self._cancelled.pop(run_id, None)
+        self._stopped.pop(run_id, None)
 
 
 def _make_room(run_ids: set[str] | Counter[str]) -> None:

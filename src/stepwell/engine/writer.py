@@ -19,6 +19,7 @@ from stepwell.kernel.changes import (
     RecordStep,
     WatchWaits,
     run_ids_of,
+    weight_of,
 )
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.store import Store
@@ -27,6 +28,8 @@ log = logging.getLogger("stepwell.writer")
 
 # More units than this wait for the next commit, so that a flood cannot hold up the loop.
 MAX_BATCH = 2000
+# The same for what is in them: PostgreSQL takes no message of a gigabyte.
+MAX_BATCH_CHARACTERS = 32 * 1024 * 1024
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 FIRST_BLOCKED, LONGEST_BLOCKED = 1.0, 15.0
 # How long a step runs before its row says so; one that is faster is written once.
@@ -202,7 +205,7 @@ class Writer:
 
     def _next_batch(self) -> list[Unit]:
         """What has gathered; a unit that was put off goes alone, lest the others wait with it."""
-        size = min(len(self._pending), MAX_BATCH)
+        size = _fitting(self._pending, min(len(self._pending), MAX_BATCH))
         if self._retried:
             put_off = (i for i, unit in enumerate(self._pending[:size]) if unit in self._retried)
             size = max(next(put_off, size), 1)
@@ -309,20 +312,23 @@ class Writer:
             units[0].refuse(error)
             self._go_on_after(units[0])
         else:
+            # Before what is submitted meanwhile: some of the first half may be put off.
             middle = len(units) // 2
+            self._pending[:0] = units[middle:]
             await self._commit(units[:middle])
-            await self._commit([unit for unit in units[middle:] if not self._follows(unit)])
 
     async def _put_off_those(self, units: list[Unit], run_ids: Collection[str]) -> None:
         """Put off the units of these runs, or the only one there is; commit the others."""
-        others = []
-        for unit in units:
-            if self._follows(unit):
-                continue
-            if len(units) == 1 or unit.concerns(run_ids):
-                self._try_later(unit)
-            else:
+        others, rest = [], units
+        while rest:
+            unit, rest = rest[0], rest[1:]
+            if len(units) > 1 and not unit.concerns(run_ids):
                 others.append(unit)
+                continue
+            self._try_later(unit)
+            # What came with it follows it first, then what came later.
+            rest = [each for each in rest if not self._follows(each)]
+            self._pending = [each for each in self._pending if not self._follows(each)]
         await self._commit(others)
 
     def _try_later(self, unit: Unit) -> None:
@@ -339,8 +345,6 @@ class Writer:
         clock = self._store.clock
         at = clock.now() + int(unit.pause * SECOND)
         self._put_off[unit] = clock.call_at(at, lambda: self._try_again(unit))
-        # What waits for its turn comes before whatever is submitted from now on.
-        self._pending = [each for each in self._pending if not self._follows(each)]
 
     def _try_again(self, unit: Unit) -> None:
         del self._put_off[unit]
@@ -353,6 +357,16 @@ class Writer:
         followers, unit.followers = unit.followers, []
         for each in followers:
             self._add(each)
+
+
+def _fitting(units: list[Unit], size: int) -> int:
+    """How many of the first units may share a commit, for what is in them: at least one."""
+    weight = 0
+    for number, unit in enumerate(units[:size]):
+        weight += sum(map(weight_of, unit.changes))
+        if weight > MAX_BATCH_CHARACTERS and number > 0:
+            return number
+    return size
 
 
 def _not_open() -> NotOpen:

@@ -237,6 +237,22 @@ def run_ids_of(change: Change) -> list[str]:
     return [run_id for run_id in found if run_id is not None]
 
 
+# Where changes carry what users gave.
+_BODIES: dict[type[Any], str] = {
+    RecordStep: "output",
+    StartRun: "input",
+    EndRun: "output",
+    SendSignal: "payload",
+    EmitEvent: "payload",
+}
+
+
+def weight_of(change: Change) -> int:
+    """About how many characters the change comes to, beside the few that any has."""
+    field = _BODIES.get(type(change))
+    return 0 if field is None else len(getattr(change, field) or "")
+
+
 class JournalRow(msgspec.Struct, array_like=True, gc=False):
     """A journal entry as a claim brings it along."""
 

@@ -27,19 +27,11 @@ QUEUES = """queues (key) AS (
        UNION ALL
        SELECT (SELECT min(r.blocked_on) FROM runs r WHERE r.blocked_on > q.key)
        FROM queues q WHERE q.key IS NOT NULL)"""
-# Runs that whoever has a slot of such a limit waits for, or that these wait for in turn.
-AWAITED = """awaited (key, slot, id) AS (
-       SELECT l.limit_key, l.slot, w.child_run_id
-       FROM queues q JOIN limits l ON l.limit_key = q.key JOIN waits w ON w.run_id = l.run_id
-       WHERE l.admitted AND l.capacity IS NOT NULL
-         AND w.child_run_id IS NOT NULL AND w.ended_at IS NULL
-       UNION
-       SELECT a.key, a.slot, w.child_run_id FROM awaited a JOIN waits w ON w.run_id = a.id
-       WHERE w.child_run_id IS NOT NULL AND w.ended_at IS NULL)"""
-# Of these the queued ones. None of them would ever be called up, so they share that slot: most
-# descendants do from their start, but not those that a retry or a fork found at work.
-STARVED = """SELECT r.id, a.key, a.slot FROM awaited a JOIN runs r ON r.id = a.id
-       WHERE r.blocked_on = a.key AND r.due_at IS NULL"""
+# Queued runs that whoever has a slot of their limit waits for, by way of others maybe. None of
+# them would ever be called up, so they share that slot: most descendants do so from their start,
+# but not those that a retry or a fork found at work.
+STARVED = """SELECT r.id, a.key, a.slot FROM awaited a CROSS JOIN runs r
+       WHERE r.id = a.id AND r.blocked_on = a.key AND r.due_at IS NULL"""
 
 # A step `s` that is at work, or was when its run ended; what the program gave up has an end.
 INTERRUPTED = f"""(s.kind = 'step' AND (s.status IN ({quoted(OPEN)})

@@ -19,7 +19,21 @@ from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.ending import finish
 from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock, lock_names
-from stepwell.stores.rules import AWAITED, MOST_DEAD, QUEUES, STARVED, SWEEP_LIMIT
+from stepwell.stores.rules import MOST_DEAD, QUEUES, STARVED, SWEEP_LIMIT
+
+# What holders of slots wait for, where there is a queue. OFFSET 0 keeps to this order of looking.
+_AWAITED = """awaited (key, slot, id) AS (
+       SELECT q.key, l.slot, w.child_run_id
+       FROM queues q CROSS JOIN LATERAL (
+           SELECT slot, run_id FROM limits
+           WHERE limit_key = q.key AND admitted AND capacity IS NOT NULL OFFSET 0) l
+       CROSS JOIN LATERAL (
+           SELECT child_run_id FROM waits
+           WHERE run_id = l.run_id AND child_run_id IS NOT NULL AND ended_at IS NULL OFFSET 0) w
+       UNION
+       SELECT a.key, a.slot, w.child_run_id FROM awaited a CROSS JOIN LATERAL (
+           SELECT child_run_id FROM waits
+           WHERE run_id = a.id AND child_run_id IS NOT NULL AND ended_at IS NULL OFFSET 0) w)"""
 
 
 async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
@@ -28,7 +42,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
     False if there is more to be looked at than was.
     """
     row = await db.fetchrow(
-        f"""WITH RECURSIVE {QUEUES}, {AWAITED}, owners (id) AS (
+        f"""WITH RECURSIVE {QUEUES}, {_AWAITED}, owners (id) AS (
                 SELECT min(owner) FROM runs WHERE owner IS NOT NULL
                 UNION ALL
                 SELECT (SELECT min(r.owner) FROM runs r WHERE r.owner > o.id)
@@ -200,11 +214,15 @@ async def _feed(db: asyncpg.Connection, run_ids: Sequence[str], done: Committed)
     # Nothing is counted here: who shares a slot takes none.
     await lock(db, {}, run_ids, [])
     rows = await db.fetch(
-        f"WITH RECURSIVE {QUEUES}, {AWAITED} {STARVED} AND r.id = ANY($1)", run_ids
+        f"WITH RECURSIVE {QUEUES}, {_AWAITED} {STARVED} AND r.id = ANY($1)", run_ids
     )
     for run_id, key, slot in rows:
         await db.fetch(
-            "UPDATE limits SET slot = $3 WHERE run_id = $1 AND limit_key = $2", run_id, key, slot
+            """UPDATE limits SET slot = $3, admitted = true
+               WHERE run_id = $1 AND limit_key = $2""",
+            run_id,
+            key,
+            slot,
         )
         await db.fetch(
             "UPDATE runs SET blocked_on = NULL, due_at = created_at WHERE id = $1", run_id

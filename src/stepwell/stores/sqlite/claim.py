@@ -17,11 +17,21 @@ from stepwell.kernel.changes import (
 from stepwell.kernel.crashes import SUSPECT, Stopped, judge, set_apart
 from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, ttl_error
 from stepwell.kernel.states import REPLAYED, quoted
-from stepwell.stores.rules import AWAITED, MOST_DEAD, QUEUES, STARVED, SWEEP_LIMIT
+from stepwell.stores.rules import MOST_DEAD, QUEUES, STARVED, SWEEP_LIMIT
 from stepwell.stores.sqlite.ending import CAPACITY, TAKEN, finish, slots_taken, wake_queued
 from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
 
 _LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
+
+# What holders of slots wait for, where there is a queue; SQLite joins in the order of a CROSS JOIN.
+_AWAITED = """awaited (key, slot, id) AS (
+       SELECT l.limit_key, l.slot, w.child_run_id
+       FROM queues q CROSS JOIN limits l CROSS JOIN waits w
+       WHERE l.limit_key = q.key AND l.admitted = 1 AND l.capacity IS NOT NULL
+         AND w.run_id = l.run_id AND w.child_run_id IS NOT NULL AND w.ended_at IS NULL
+       UNION
+       SELECT a.key, a.slot, w.child_run_id FROM awaited a CROSS JOIN waits w
+       WHERE w.run_id = a.id AND w.child_run_id IS NOT NULL AND w.ended_at IS NULL)"""
 
 
 def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
@@ -336,11 +346,11 @@ def _unblock(db: apsw.Connection, now: int, done: Committed) -> bool:
     )
     for (limit_key,) in found:
         wake_queued(db, limit_key, now, done)
-    starved = all_rows(db, f"WITH RECURSIVE {QUEUES}, {AWAITED} {STARVED} LIMIT ?", SWEEP_LIMIT)
+    starved = all_rows(db, f"WITH RECURSIVE {QUEUES}, {_AWAITED} {STARVED} LIMIT ?", SWEEP_LIMIT)
     for run_id, limit_key, slot in starved:
         run(
             db,
-            "UPDATE limits SET slot = ? WHERE run_id = ? AND limit_key = ?",
+            "UPDATE limits SET slot = ?, admitted = 1 WHERE run_id = ? AND limit_key = ?",
             slot,
             run_id,
             limit_key,
