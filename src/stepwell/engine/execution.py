@@ -15,7 +15,7 @@ from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses, Unwinding
 from stepwell.engine.waits import Waits
 from stepwell.engine.writer import Writer, fenced, ignore_outcome
-from stepwell.errors import Fenced, NotOpen, StepwellError, StoreUnavailable, Suspended
+from stepwell.errors import ChangeRefused, Fenced, NotOpen, StoreUnavailable, Suspended
 from stepwell.kernel.changes import (
     Change,
     ClaimedRun,
@@ -191,8 +191,8 @@ class Execution:
             raise self.leaving()
 
     def _begins_again(self, error: BaseException) -> bool:
-        """An error of the store that nobody knows is not the program's to hear, unless it stays."""
-        if isinstance(error, StepwellError) or self._keeper.losses.stopped(self.run_id):
+        """An error that is not about its data is not the program's to hear of, unless it stays."""
+        if isinstance(error, ChangeRefused) or self._keeper.losses.stopped(self.run_id):
             return False
         log.error("Run %s is begun again: its store failed.", self.run_id, exc_info=error)
         self.stop()

@@ -27,12 +27,6 @@ QUEUES = """queues (key) AS (
        UNION ALL
        SELECT (SELECT min(r.blocked_on) FROM runs r WHERE r.blocked_on > q.key)
        FROM queues q WHERE q.key IS NOT NULL)"""
-# Queued runs that whoever has a slot of their limit waits for, by way of others maybe. None of
-# them would ever be called up, so they share that slot: most descendants do so from their start,
-# but not those that a retry or a fork found at work.
-STARVED = """SELECT r.id, a.key, a.slot FROM awaited a CROSS JOIN runs r
-       WHERE r.id = a.id AND r.blocked_on = a.key AND r.due_at IS NULL"""
-
 # A step `s` that is at work, or was when its run ended; what the program gave up has an end.
 INTERRUPTED = f"""(s.kind = 'step' AND (s.status IN ({quoted(OPEN)})
         OR (s.status = 'skipped' AND s.completed_at IS NULL)))"""

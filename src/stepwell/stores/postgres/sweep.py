@@ -19,7 +19,7 @@ from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.ending import finish
 from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock, lock_names
-from stepwell.stores.rules import MOST_DEAD, QUEUES, STARVED, SWEEP_LIMIT
+from stepwell.stores.rules import MOST_DEAD, QUEUES, SWEEP_LIMIT
 
 # What holders of slots wait for, where there is a queue. OFFSET 0 keeps to this order of looking.
 _AWAITED = """awaited (key, slot, id) AS (
@@ -28,12 +28,16 @@ _AWAITED = """awaited (key, slot, id) AS (
            SELECT slot, run_id FROM limits
            WHERE limit_key = q.key AND admitted AND capacity IS NOT NULL OFFSET 0) l
        CROSS JOIN LATERAL (
-           SELECT child_run_id FROM waits
-           WHERE run_id = l.run_id AND child_run_id IS NOT NULL AND ended_at IS NULL OFFSET 0) w
+           SELECT child_run_id, ended_at FROM waits WHERE run_id = l.run_id OFFSET 0) w
+       WHERE w.child_run_id IS NOT NULL AND w.ended_at IS NULL
        UNION
        SELECT a.key, a.slot, w.child_run_id FROM awaited a CROSS JOIN LATERAL (
-           SELECT child_run_id FROM waits
-           WHERE run_id = a.id AND child_run_id IS NOT NULL AND ended_at IS NULL OFFSET 0) w)"""
+           SELECT child_run_id, ended_at FROM waits WHERE run_id = a.id OFFSET 0) w
+       WHERE w.child_run_id IS NOT NULL AND w.ended_at IS NULL)"""
+# Of these the queued ones. None of them would ever be called up, so they share that slot: most
+# descendants do so from their start, but not those that a retry or a fork found at work.
+_STARVED = """SELECT a.id, a.key, a.slot FROM awaited a CROSS JOIN LATERAL (
+       SELECT FROM runs WHERE id = a.id AND blocked_on = a.key AND due_at IS NULL OFFSET 0) r"""
 
 
 async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
@@ -58,7 +62,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
                    (SELECT array_agg(key) FROM (
                         SELECT k.key FROM queues k
                         WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY} LIMIT $2) q),
-                   (SELECT array_agg(id) FROM ({STARVED} LIMIT $2) s)""",
+                   (SELECT array_agg(id) FROM ({_STARVED} LIMIT $2) s)""",
         now,
         SWEEP_LIMIT,
         MOST_DEAD,
@@ -214,7 +218,7 @@ async def _feed(db: asyncpg.Connection, run_ids: Sequence[str], done: Committed)
     # Nothing is counted here: who shares a slot takes none.
     await lock(db, {}, run_ids, [])
     rows = await db.fetch(
-        f"WITH RECURSIVE {QUEUES}, {_AWAITED} {STARVED} AND r.id = ANY($1)", run_ids
+        f"WITH RECURSIVE {QUEUES}, {_AWAITED} {_STARVED} WHERE a.id = ANY($1)", run_ids
     )
     for run_id, key, slot in rows:
         await db.fetch(

@@ -17,21 +17,25 @@ from stepwell.kernel.changes import (
 from stepwell.kernel.crashes import SUSPECT, Stopped, judge, set_apart
 from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, ttl_error
 from stepwell.kernel.states import REPLAYED, quoted
-from stepwell.stores.rules import MOST_DEAD, QUEUES, STARVED, SWEEP_LIMIT
+from stepwell.stores.rules import MOST_DEAD, QUEUES, SWEEP_LIMIT
 from stepwell.stores.sqlite.ending import CAPACITY, TAKEN, finish, slots_taken, wake_queued
 from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
 
 _LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
 
-# What holders of slots wait for, where there is a queue; SQLite joins in the order of a CROSS JOIN.
-_AWAITED = """awaited (key, slot, id) AS (
+# Queued runs that whoever has a slot of their limit waits for, by way of others maybe. None of
+# them would ever be called up, so they share that slot: most descendants do so from their start,
+# but not those that a retry or a fork found at work. SQLite joins in the order of a CROSS JOIN.
+_STARVED = f"""WITH RECURSIVE {QUEUES}, awaited (key, slot, id) AS (
        SELECT l.limit_key, l.slot, w.child_run_id
        FROM queues q CROSS JOIN limits l CROSS JOIN waits w
        WHERE l.limit_key = q.key AND l.admitted = 1 AND l.capacity IS NOT NULL
          AND w.run_id = l.run_id AND w.child_run_id IS NOT NULL AND w.ended_at IS NULL
        UNION
        SELECT a.key, a.slot, w.child_run_id FROM awaited a CROSS JOIN waits w
-       WHERE w.run_id = a.id AND w.child_run_id IS NOT NULL AND w.ended_at IS NULL)"""
+       WHERE w.run_id = a.id AND w.child_run_id IS NOT NULL AND w.ended_at IS NULL)
+   SELECT r.id, a.key, a.slot FROM awaited a CROSS JOIN runs r
+   WHERE r.id = a.id AND r.blocked_on = a.key AND r.due_at IS NULL LIMIT ?"""
 
 
 def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
@@ -346,7 +350,7 @@ def _unblock(db: apsw.Connection, now: int, done: Committed) -> bool:
     )
     for (limit_key,) in found:
         wake_queued(db, limit_key, now, done)
-    starved = all_rows(db, f"WITH RECURSIVE {QUEUES}, {_AWAITED} {STARVED} LIMIT ?", SWEEP_LIMIT)
+    starved = all_rows(db, _STARVED, SWEEP_LIMIT)
     for run_id, limit_key, slot in starved:
         run(
             db,
