@@ -183,6 +183,48 @@ class OutcomeUnknown(StepwellError):
     code = "outcome_unknown"
 
 
+class InvalidDefinition(StepwellError):
+    """A definition has problems; `details["problems"]` lists all of them."""
+
+    code = "invalid_definition"
+
+
+class MissingPath(StepwellError):
+    """A reference leads to something that is not there."""
+
+    code = "missing_path"
+
+
+class TextTooLong(StepwellError):
+    """A text became too long by what was put into it."""
+
+    code = "text_too_long"
+
+
+class ConditionFailed(StepwellError):
+    """Whether a condition holds could not be found out."""
+
+    code = "condition_failed"
+
+
+class ItemsInvalid(StepwellError):
+    """What a node is to be executed for is not a list, or too long a list."""
+
+    code = "items_invalid"
+
+
+class LoopExhausted(StepwellError):
+    """A loop was repeated as often as it may be, and its condition does not hold."""
+
+    code = "loop_exhausted"
+
+
+class StepBudgetExceeded(StepwellError):
+    """The run has executed as many nodes as its policy allows."""
+
+    code = "step_budget_exceeded"
+
+
 class StepTimedOut(StepwellError, TimeoutError):
     """A step function ran longer than its timeout."""
 

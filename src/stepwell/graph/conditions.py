@@ -1,0 +1,275 @@
+"""Conditions: CEL text, or a reference with at most one comparison; both yield a boolean."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from functools import lru_cache
+from typing import Any
+
+import msgspec
+from cel_expr_python import cel
+
+from stepwell.errors import ConditionFailed
+from stepwell.graph.problems import Problems
+from stepwell.graph.refs import ITEM_ROOTS, Names, Ref, look_up, read_ref
+from stepwell.graph.scope import Scope
+
+# What expressions see everywhere; inside iterations also what `Names.items` adds.
+VARIABLES = ("input", "trigger", "steps", "run")
+OPERATORS = ("eq", "neq", "gt", "lt")
+MAX_LENGTH = 4000
+
+_STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+_STEPS = re.compile(
+    rf"(?P<string>{_STRING})"
+    rf"|(?<![\w.])steps\s*(?:\.\s*(?P<name>[A-Za-z_]\w*)|\[\s*(?P<quoted>{_STRING})\s*\])?"
+    r"(?P<rest>(?:\s*\.\s*[A-Za-z_]\w*(?!\s*\())*)"
+)
+_WORD = re.compile(rf"{_STRING}|(?<![\w.])([A-Za-z_]\w*)")
+_NEWLINE = re.compile(r"\s*\n[\s|]*")
+
+
+class Expression(msgspec.Struct, frozen=True):
+    """CEL text, and what it looks at."""
+
+    text: str
+    variables: tuple[str, ...]
+    # The paths below each step that it looks at, without `steps` and the id.
+    steps: dict[str, tuple[tuple[str, ...], ...]]
+
+
+class Comparison(msgspec.Struct, frozen=True):
+    """A reference, and what it has to be; with no operator, anything but nothing."""
+
+    ref: Ref
+    operator: str | None
+    value: Any = None
+
+
+Condition = Expression | Comparison
+
+
+def read_condition(value: Any, names: Names, path: str, problems: Problems) -> Condition | None:
+    """Read a condition of a document; None, and a problem, if that is not possible."""
+    if isinstance(value, str):
+        return _read_expression(value, names, path, problems)
+    if isinstance(value, dict):
+        return _read_comparison(value, names, path, problems)
+    problems.error(
+        path, "bad_condition", f"A condition cannot be {value!r}.",
+        'Write CEL text, or {ref: "@step.field", eq: …}.',
+    )  # fmt: skip
+    return None
+
+
+def steps_of(condition: Condition) -> Iterable[str]:
+    """The steps that a condition looks at."""
+    if isinstance(condition, Expression):
+        return condition.steps
+    return () if condition.ref.step is None else (condition.ref.step,)
+
+
+def looks_at_item(condition: Condition) -> bool:
+    """Whether it has to be asked for each item, not once."""
+    if isinstance(condition, Expression):
+        return any(
+            word and word not in VARIABLES and word in condition.variables
+            for word in _WORD.findall(condition.text)
+        )
+    return condition.ref.root not in (*VARIABLES, "secrets")
+
+
+def holds(condition: Condition, scope: Scope) -> bool:
+    """Whether a condition holds; raises ConditionFailed or MissingPath if nobody can tell."""
+    if isinstance(condition, Comparison):
+        return _compare(condition, look_up(condition.ref, scope))
+    data: dict[str, Any] = {
+        name: scope.value(name) for name in condition.variables if scope.has(name)
+    }
+    data["steps"] = {
+        step_id: _shown(scope, step_id, paths) for step_id, paths in condition.steps.items()
+    }
+    try:
+        result = _compiled(condition.text, condition.variables).eval(data=data)
+    except RuntimeError as error:  # more iterations than are allowed, say
+        raise ConditionFailed(f"{condition.text!r} failed: {_said(error)}") from None
+    if result.type() == cel.Type.ERROR:
+        raise ConditionFailed(f"{condition.text!r} failed: {_said(result.value())}")
+    if result.type() != cel.Type.BOOL:
+        raise ConditionFailed(
+            f"{condition.text!r} yields {result.value()!r}, which is neither true nor false."
+        )
+    return bool(result.value())
+
+
+def is_true(value: Any) -> bool:
+    """What counts as something: not null, false, zero or empty text; lists and objects do."""
+    return value is not None and value is not False and value != "" and value != 0
+
+
+# -- comparisons -------------------------------------------------------------------------
+
+
+def _read_comparison(
+    value: dict[str, Any], names: Names, path: str, problems: Problems
+) -> Comparison | None:
+    unknown = sorted(map(str, set(value) - {"ref", *OPERATORS}))
+    for key in unknown:
+        problems.error(
+            path, "bad_condition", f"A condition has no {key!r}.",
+            problems.did_you_mean(key, OPERATORS) or "It has a ref, and one of eq, neq, gt, lt.",
+        )  # fmt: skip
+    operators = [key for key in OPERATORS if key in value]
+    if len(operators) > 1:
+        problems.error(
+            path, "bad_condition", f"A condition compares once, not with {' and '.join(operators)}."
+        )
+    if "ref" not in value:
+        problems.error(path, "bad_condition", "A condition needs a ref.", 'Like "@step.field".')
+        return None
+    ref = read_ref(value["ref"], names, f"{path}.ref", problems)
+    if ref is None or unknown or len(operators) > 1:
+        return None
+    if not operators:
+        return Comparison(ref, None)
+    wanted = value[operators[0]]
+    if operators[0] in ("gt", "lt") and not _is_number(wanted):
+        problems.error(
+            f"{path}.{operators[0]}", "bad_condition",
+            f"{operators[0]} compares with a number, not with {wanted!r}.",
+        )  # fmt: skip
+        return None
+    return Comparison(ref, operators[0], wanted)
+
+
+def _compare(condition: Comparison, found: Any) -> bool:
+    if condition.operator is None:
+        return is_true(found)
+    if condition.operator == "eq":
+        return same(found, condition.value)
+    if condition.operator == "neq":
+        return not same(found, condition.value)
+    if found is None:
+        return False  # nothing is neither more nor less
+    if not _is_number(found):
+        raise ConditionFailed(
+            f"{condition.ref.text} is {found!r}; {condition.operator} compares numbers."
+        )
+    return bool(found > condition.value if condition.operator == "gt" else found < condition.value)
+
+
+def same(one: Any, other: Any) -> bool:
+    """Equality of JSON values: true is not 1, but 1 is 1.0."""
+    if isinstance(one, bool) or isinstance(other, bool):
+        return one is other
+    if isinstance(one, list) and isinstance(other, list):
+        return len(one) == len(other) and all(map(same, one, other))
+    if isinstance(one, dict) and isinstance(other, dict):
+        return one.keys() == other.keys() and all(same(one[key], other[key]) for key in one)
+    return bool(one == other)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, int | float) and not isinstance(value, bool)
+
+
+# -- CEL ---------------------------------------------------------------------------------
+
+
+def _read_expression(text: str, names: Names, path: str, problems: Problems) -> Expression | None:
+    if not text.strip() or len(text) > MAX_LENGTH:
+        problems.error(
+            path, "bad_condition",
+            "A condition is empty." if not text.strip()
+            else f"A condition has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed.",
+        )  # fmt: skip
+        return None
+    variables = tuple(sorted({*VARIABLES, *names.items}))
+    try:
+        expression = _compiled(text, variables)
+    except RuntimeError as error:
+        problems.error(path, "bad_condition", _said(error), _hint(variables, error, problems))
+        return None
+    if expression.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
+        problems.error(
+            path, "condition_not_boolean",
+            f"{text!r} yields {expression.return_type().name().lower()}, not true or false.",
+            "Compare it with something.",
+        )  # fmt: skip
+        return None
+    steps = _steps_in(text, names, path, problems)
+    return None if steps is None else Expression(text, variables, steps)
+
+
+def _steps_in(
+    text: str, names: Names, path: str, problems: Problems
+) -> dict[str, tuple[tuple[str, ...], ...]] | None:
+    found: dict[str, set[tuple[str, ...]]] = {}
+    ok = True
+    for match in _STEPS.finditer(text):
+        if match["string"] is not None:
+            continue
+        step = match["name"] or (match["quoted"] or "")[1:-1]
+        if not step:
+            ok = False
+            problems.error(
+                path, "bad_condition", "A condition must name the steps that it looks at.",
+                'Write steps.<id>.output, or steps["<id>"].output.',
+            )  # fmt: skip
+        elif step not in names.steps:
+            ok = False
+            problems.error(
+                path, "step_out_of_sight" if step in names.hidden else "unknown_step",
+                f"{text!r} looks at step {step!r}, which "
+                + ("cannot be seen from here." if step in names.hidden else "does not exist."),
+                problems.did_you_mean(step, names.steps),
+            )  # fmt: skip
+        else:
+            rest = tuple(part.strip() for part in match["rest"].split(".")[1:])
+            found.setdefault(step, set()).add(rest)
+    return {step: tuple(sorted(paths)) for step, paths in found.items()} if ok else None
+
+
+def _shown(scope: Scope, step_id: str, paths: tuple[tuple[str, ...], ...]) -> dict[str, Any]:
+    """A step as CEL sees it; below what a skipped step left, all that is asked for is null."""
+    step = scope.step(step_id)
+    status = "skipped" if step is None else step.status
+    if step is not None and not step.is_null:
+        return {"status": status, "output": step.output, "error": None}
+    output: Any = None
+    for path in paths:
+        if path[:1] == ("output",) and len(path) > 1:
+            output = {} if output is None else output
+            level = output
+            for part in path[1:-1]:
+                level[part] = level.get(part) or {}
+                level = level[part]
+            level.setdefault(path[-1], None)
+    return {"status": status, "output": output, "error": None if step is None else step.error}
+
+
+@lru_cache(maxsize=64)
+def _environment(variables: tuple[str, ...]) -> Any:
+    return cel.NewEnv(variables=dict.fromkeys(variables, cel.Type.DYN))
+
+
+@lru_cache(maxsize=4096)
+def _compiled(text: str, variables: tuple[str, ...]) -> Any:
+    return _environment(variables).compile(text)
+
+
+def _said(error: object) -> str:
+    """What CEL says, without its codes."""
+    text = _NEWLINE.sub(" ", str(error).partition("\n |")[0]).strip()
+    text = re.sub(r"^[A-Z_]+: (?:ERROR: )?(?:<input>:-?\d+:-?\d+: )?", "", text)
+    return re.sub(r"\s*\[[A-Z_]+\]$|\s*\(in container ''\)", "", text)
+
+
+def _hint(variables: tuple[str, ...], error: object, problems: Problems) -> str:
+    unknown = re.search(r"undeclared reference to '([^']+)'", str(error))
+    if unknown is None:
+        return ""
+    if unknown[1] in ITEM_ROOTS or unknown[1] == "previous":
+        return f"{unknown[1]!r} exists only inside an iteration."
+    return problems.did_you_mean(unknown[1], variables) or f"Known are {', '.join(variables)}."

@@ -1,0 +1,1 @@
+"""The language of graphs, without anything that runs it."""

@@ -1,0 +1,244 @@
+"""Checking a definition: every problem at once, and the plan that comes of a good one."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell.graph.check import check
+from stepwell.graph.parse import parse
+from stepwell.graph.plan import Plan
+from stepwell.graph.problems import Problems
+
+
+class Kind:
+    """A type of node that has nothing to say about its config."""
+
+    verbatim = frozenset({"code"})
+    acts = True
+
+    def check(self, config: dict[str, Any], path: str, problems: Problems) -> None:
+        pass
+
+
+class Waiting(Kind):
+    acts = False
+
+
+KINDS: Any = {"shell": Kind(), "http": Kind(), "code": Kind(), "approval": Waiting()}
+
+
+def node(node_id: str, kind: str = "shell", /, **fields: Any) -> dict[str, Any]:
+    return {"id": node_id, "type": kind, **fields}
+
+
+def edge(source: str, target: str, **fields: Any) -> dict[str, Any]:
+    return {"source": source, "target": target, **fields}
+
+
+def checked(document: Any) -> tuple[Plan | None, Problems]:
+    problems = Problems()
+    definition = parse(document, {"bash": "shell"}, problems)
+    return definition and check(definition, KINDS, problems), problems
+
+
+def plan_of(nodes: list[Any], edges: list[Any] | None = None, **fields: Any) -> Plan:
+    plan, problems = checked({"name": "x", "nodes": nodes, "edges": edges or [], **fields})
+    assert problems.found == []
+    assert plan is not None
+    return plan
+
+
+def found_in(nodes: Any, edges: Any = (), **fields: Any) -> list[tuple[str, str]]:
+    document = {"name": "x", "nodes": nodes, "edges": list(edges), **fields}
+    plan, problems = checked(document)
+    assert (plan is None) == any(each.severity == "error" for each in problems.found)
+    return [(each.path, each.code) for each in problems.found]
+
+
+def ways(plan: Plan, node_id: str) -> set[tuple[str, bool]]:
+    return {(each.source, each.drawn) for each in plan.nodes[node_id].incoming}
+
+
+# -- plans ---------------------------------------------------------------------------------
+
+
+def test_references_make_edges_where_none_was_drawn() -> None:
+    plan = plan_of(
+        [
+            node("a"), node("b", config={"x": "@a.y"}), node("c", when={"ref": "@b.ok"}),
+            node("d", when="steps.c.output.n > 1"),
+            node("e", for_each={"items": "@d"}, config={"x": "{{item}} @a"}),
+        ],
+        [edge("a", "b")],
+    )  # fmt: skip
+    assert ways(plan, "b") == {("a", True)}
+    assert ways(plan, "c") == {("b", False)}
+    assert ways(plan, "d") == {("c", False)}
+    assert ways(plan, "e") == {("d", False), ("a", False)}
+    assert (plan.order, plan.terminal) == (("a", "b", "c", "d", "e"), ("e",))
+
+
+def test_the_condition_of_an_edge_waits_for_what_it_looks_at() -> None:
+    plan = plan_of(
+        [node("a"), node("b"), node("c")],
+        [edge("a", "c", condition="steps.b.output.ok == true")],
+    )
+    assert ways(plan, "c") == {("a", True), ("b", False)}
+
+
+def test_what_a_body_refers_to_is_waited_for_by_the_node_around_it() -> None:
+    body = {"nodes": [node("inner", config={"x": "@a @index @previous"}), node("last")],
+            "edges": [edge("inner", "last")], "output": "@b"}  # fmt: skip
+    loop = node("loop", "loop", body=body,
+                config={"until": "steps.inner.output.done && steps.c.output.x"})  # fmt: skip
+    plan = plan_of([node("a"), node("b"), node("c"), loop])
+    assert ways(plan, "loop") == {("a", False), ("b", False), ("c", False)}
+    inner = plan.nodes["loop"].body
+    assert inner is not None
+    assert ways(inner, "last") == {("inner", True)}
+    assert ways(inner, "inner") == set()
+
+
+def test_a_tolerated_failure_is_null_for_whoever_refers_to_it() -> None:
+    plan = plan_of(
+        [node("a"), node("b"), node("c", config={"x": "@a"})],
+        [edge("a", "b", on_failure="continue"), edge("b", "c")],
+    )
+    assert plan.nodes["a"].tolerated
+    implied = next(each for each in plan.nodes["c"].incoming if each.source == "a")
+    assert implied.on_failure == "continue"
+
+
+def test_code_is_left_alone() -> None:
+    plan = plan_of([node("a", "code", config={"code": "@decorated {{x", "input": {"x": "@input"}})])
+    assert plan.nodes["a"].incoming == ()
+
+
+def test_types_may_have_other_names() -> None:
+    assert plan_of([node("a", "bash")]).nodes["a"].type == "shell"
+
+
+# -- problems ------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("nodes", "edges", "problem"),
+    [
+        ([node("a"), node("a")], [], ("nodes[1].id", "duplicate_id")),
+        ([node("a b")], [], ("nodes[0].id", "bad_id")),
+        ([node("ünïcode")], [], ("nodes[0].id", "bad_id")),
+        ([node("")], [], ("nodes[0].id", "bad_id")),
+        ([node("steps")], [], ("nodes[0].id", "reserved_id")),
+        ([{"type": "shell"}], [], ("nodes[0].id", "bad_id")),
+        ([node("a", "shel")], [], ("nodes[0].type", "unknown_type")),
+        ([{"id": "a"}], [], ("nodes[0].type", "missing_field")),
+        (["a"], [], ("nodes[0]", "bad_field")),
+        ([node("a", comand="x")], [], ("nodes[0].comand", "unknown_field")),
+        ([node("a", timeout="soon")], [], ("nodes[0].timeout", "bad_duration")),
+        ([node("a", retry={"attempts": 0})], [], ("nodes[0].retry.attempts", "bad_field")),
+        ([node("a", retry={"backoff": "often"})], [], ("nodes[0].retry.backoff", "bad_field")),
+        ([node("a", retry={"jitter": 2})], [], ("nodes[0].retry.jitter", "bad_field")),
+        ([node("a", join="some")], [], ("nodes[0].join", "bad_field")),
+        ([node("a", when="1 +")], [], ("nodes[0].when", "bad_condition")),
+        ([node("a", config={"x": "@nobody.x"})], [], ("nodes[0].config.x", "unknown_reference")),
+        ([node("a", config=[])], [], ("nodes[0].config", "bad_field")),
+        ([node("a", for_each={})], [], ("nodes[0].for_each.items", "missing_field")),
+        ([node("a", for_each={"items": [], "as": "run"})], [],
+         ("nodes[0].for_each.as", "reserved_name")),
+        ([node("a", for_each={"items": [], "as": "a"})], [],
+         ("nodes[0].for_each.as", "reserved_name")),
+        ([node("a", for_each={"items": [], "concurrency": 0})], [],
+         ("nodes[0].for_each.concurrency", "bad_field")),
+        ([node("a", "approval", config={"x": "@secrets.s"})], [],
+         ("nodes[0].config.x", "secret_not_allowed")),
+        ([node("a", body={"nodes": [node("b")]})], [], ("nodes[0].body", "unknown_field")),
+        ([node("a", "loop", config={"until": "true"})], [], ("nodes[0].body", "missing_field")),
+        ([node("a", "loop", config={}, body=[node("b")])], [],
+         ("nodes[0].config", "missing_field")),
+        ([node("a", "loop", config={"until": "true", "max_iterations": 0}, body=[node("b")])], [],
+         ("nodes[0].config.max_iterations", "bad_field")),
+        ([node("a", "loop", config={"until": "true", "delay": "x"}, body=[node("b")])], [],
+         ("nodes[0].config.delay", "bad_duration")),
+        ([node("a", "parallel")], [], ("nodes[0].branches", "missing_field")),
+        ([node("a", "condition")], [], ("nodes[0].config.expression", "missing_field")),
+        ([node("a")], [edge("a", "b")], ("edges[0].target", "dangling_edge")),
+        ([node("a")], [edge("a", "a")], ("edges[0]", "self_loop")),
+        ([node("a")], [{"source": "a"}], ("edges[0].target", "missing_field")),
+        ([node("a"), node("b")], [edge("a", "b", condition="true")],
+         ("edges[0].condition", "bad_condition")),
+        ([node("a", "condition", config={"expression": "true"}), node("b")], [edge("a", "b")],
+         ("edges[0]", "missing_branch")),
+        ([node("a"), node("l", "loop", config={"until": "true"}, body=[node("b")])],
+         [edge("a", "b")], ("edges[0].target", "edge_across_levels")),
+        ([node("a"), node("b"), node("c")],
+         [edge("a", "b"), edge("b", "c"), edge("c", "a")], ("edges", "cycle")),
+        ([node("a", config={"x": "@b"}), node("b", config={"x": "@a"})], [], ("edges", "cycle")),
+    ],
+)  # fmt: skip
+def test_a_problem_is_found_where_it_is(nodes: Any, edges: Any, problem: tuple[str, str]) -> None:
+    assert found_in(nodes, edges) == [problem]
+
+
+@pytest.mark.parametrize(
+    ("fields", "problem"),
+    [
+        ({"name": "Not A Slug"}, ("name", "bad_name")),
+        ({"timezone": "Europe/Berln"}, ("timezone", "unknown_timezone")),
+        ({"inputs": {"type": "objct"}}, ("inputs", "bad_schema")),
+        ({"policy": {"max_steps": 0}}, ("policy.max_steps", "bad_field")),
+        ({"policy": {"max_step": 1}}, ("policy.max_step", "unknown_field")),
+        ({"triggers": [{"id": "t"}]}, ("triggers[0].type", "missing_field")),
+        ({"refs": "loose"}, ("refs", "bad_field")),
+        ({"apiVersion": "stepwell.dev/v9"}, ("apiVersion", "unknown_version")),
+        ({"output": "@nobody"}, ("output", "unknown_reference")),
+        ({"tags": "ops"}, ("tags", "bad_field")),
+    ],
+)
+def test_a_problem_around_the_nodes_is_found(fields: Any, problem: tuple[str, str]) -> None:
+    assert found_in([node("a")], **fields) == [problem]
+
+
+def test_all_problems_are_found_at_once() -> None:
+    nodes = [node("a", timeout="soon"), node("b", "shel"), node("c", config={"x": "@nobody"})]
+    codes = [code for _, code in found_in(nodes, [edge("c", "d")], timezone="Nowhere")]
+    assert sorted(codes) == [
+        "bad_duration", "dangling_edge", "unknown_reference", "unknown_timezone", "unknown_type",
+    ]  # fmt: skip
+
+
+def test_a_cycle_is_named() -> None:
+    _, problems = checked(
+        {"name": "x", "nodes": [node("a"), node("b"), node("c", config={"x": "@b"})],
+         "edges": [edge("c", "b"), edge("a", "b")]}
+    )  # fmt: skip
+    assert "b → c → b" in problems.found[0].message
+
+
+def test_what_follows_a_return_is_warned_of() -> None:
+    nodes = [node("a", "return", config={"value": 1}), node("b"), node("c")]
+    found = found_in(nodes, [edge("a", "b"), edge("b", "c")])
+    assert found == [("nodes[1]", "unreachable"), ("nodes[2]", "unreachable")]
+    nodes[0]["when"] = "input.x == 1"
+    assert found_in(nodes, [edge("a", "b")]) == []
+
+
+@pytest.mark.parametrize("document", [None, [], "text", 3])
+def test_what_is_no_mapping_is_no_definition(document: Any) -> None:
+    _, problems = checked(document)
+    assert [each.code for each in problems.found] == ["not_a_definition"]
+
+
+def test_very_many_nodes_are_refused_soon() -> None:
+    nodes = [node(f"n{n}", config={"x": f"@n{n - 1} and @m{n}"}) for n in range(1, 10_000)]
+    _, problems = checked({"name": "x", "nodes": nodes})
+    assert "too_many_nodes" in {each.code for each in problems.found}
+
+
+def test_bodies_are_not_nested_without_end() -> None:
+    body: Any = [node("innermost")]
+    for depth in range(30):
+        body = [node(f"l{depth}", "loop", config={"until": "true"}, body=body)]
+    _, problems = checked({"name": "x", "nodes": body})
+    assert [each.code for each in problems.found] == ["too_deep"]
