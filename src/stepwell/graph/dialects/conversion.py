@@ -1,0 +1,115 @@
+"""What all dialects convert into, and what they share: losses, ids, chains of nodes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+# The text of a sibling document by its name, if there is one.
+Load = Callable[[str], str | None]
+
+
+class Loss(msgspec.Struct, frozen=True):
+    """Something that could not be carried over."""
+
+    path: str
+    message: str
+
+
+class Losses:
+    """Collects losses."""
+
+    def __init__(self) -> None:
+        self.found: list[Loss] = []
+
+    def add(self, path: str, message: str) -> None:
+        self.found.append(Loss(path, message))
+
+    def unknown(self, data: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
+        """Report the fields of a mapping that nothing is made of."""
+        for key in data:
+            if key not in known:
+                where = f"{path}.{key}" if path else key
+                self.add(where, f"{key!r} has no counterpart and was left out.")
+
+
+class Ids:
+    """Ids that are unique over a definition, made of whatever things are called elsewhere."""
+
+    def __init__(self, losses: Losses) -> None:
+        self._losses = losses
+        self._taken: set[str] = set()
+
+    def make(self, wanted: str, path: str) -> str:
+        """The name itself if it may be an id, else one close to it."""
+        base = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted).strip("_-")[:90] or "step"
+        found, number = base, 2
+        while found in self._taken or found in _RESERVED:
+            found, number = f"{base}_{number}", number + 1
+        self._taken.add(found)
+        if found != wanted:
+            self._losses.add(path, f"{wanted!r} is called {found!r} here.")
+        return found
+
+
+_RESERVED = frozenset(
+    {"input", "trigger", "step", "steps", "run", "secrets", "item", "index", "previous"}
+)
+
+
+class Sequence:
+    """Nodes and edges of one level, put together in the order in which they were written."""
+
+    def __init__(self) -> None:
+        self.nodes: list[dict[str, Any]] = []
+        self.edges: list[dict[str, Any]] = []
+
+    def add(self, node: dict[str, Any], after: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """Append a node behind these ends; the ends that the next one comes behind."""
+        self.nodes.append(node)
+        self.edges += [{**end, "target": node["id"]} for end in after]
+        return [{"source": node["id"]}]
+
+    def graph(self) -> dict[str, Any]:
+        return {"nodes": self.nodes, **({"edges": self.edges} if self.edges else {})}
+
+
+def slug(text: str) -> str:
+    """A name for a definition."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:100] or "imported"
+
+
+def milliseconds(value: Any) -> str | None:
+    """A duration given in milliseconds, as one that people can read."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
+        return None
+    return f"{value / 1000:g}s" if value % 1000 == 0 else f"{value:g}ms"
+
+
+def schema_of(variables: Any, path: str, losses: Losses) -> dict[str, Any] | None:
+    """A JSON Schema of variables: names with a default, or with a description of them."""
+    if not isinstance(variables, dict) or not variables:
+        return None
+    properties: dict[str, Any] = {}
+    required = []
+    for name, spec in variables.items():
+        if not isinstance(spec, dict):
+            properties[name] = {"default": spec}
+            continue
+        losses.unknown(spec, _VARIABLE, f"{path}.{name}")
+        properties[name] = {
+            key: spec[key] for key in ("type", "description", "default", "enum", "pattern")
+            if key in spec
+        }  # fmt: skip
+        if spec.get("required") is True and "default" not in spec:
+            required.append(name)
+    found: dict[str, Any] = {"type": "object", "properties": properties}
+    if required:
+        found["required"] = required
+    return found
+
+
+_VARIABLE = ("type", "description", "default", "enum", "pattern", "required")

@@ -1,0 +1,74 @@
+"""Reading a document in whichever language it is written."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from stepwell.graph.dialects import formula, mesh, recipe, step_list
+from stepwell.graph.dialects.conversion import Load, Loss, Losses
+from stepwell.graph.problems import Problems
+from stepwell.graph.reading import MAX_CHARACTERS, read
+
+# What a document of this system's own language is called.
+OWN = "stepwell"
+
+
+class Imported(msgspec.Struct):
+    """A document in the language of this system, and what did not fit into it."""
+
+    document: Any
+    dialect: str
+    losses: list[Loss]
+    # The line on which each part of the text begins, where it is the text itself that was read.
+    lines: Mapping[str, int]
+
+
+def import_text(text: str, load: Load, problems: Problems) -> Imported | None:
+    """Read a text and convert it; None, and a problem, if nobody knows what it is."""
+    data, lines = _data(text, problems)
+    if not problems.ok:
+        return None
+    losses = Losses()
+    if isinstance(data, dict) and "nodes" in data:
+        return Imported(data, OWN, [], lines)
+    if formula.recognises(data):
+        return Imported(formula.convert(data, losses, load), formula.NAME, losses.found, {})
+    for dialect in (mesh, recipe, step_list):
+        if dialect.recognises(data):
+            return Imported(dialect.convert(data, losses), dialect.NAME, losses.found, {})
+    problems.error(
+        "", "not_a_definition", "This is neither a definition nor anything that becomes one.",
+        "A definition has a name and nodes; step lists, reference steps, recipes and formulas "
+        "are converted.",
+    )  # fmt: skip
+    return None
+
+
+def _data(text: str, problems: Problems) -> tuple[Any, Mapping[str, int]]:
+    if len(text) <= MAX_CHARACTERS and _looks_like_toml(text):
+        try:
+            return tomllib.loads(text), {}
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
+            problems.error("", "unreadable", f"The document cannot be read: {error}.")
+            return None, {}
+    reading = read(text, problems)
+    return (None, {}) if reading is None else (reading.data, reading.lines)
+
+
+def _looks_like_toml(text: str) -> bool:
+    """Whether the first line that says something is one of TOML's."""
+    for line in text.splitlines():
+        stripped = line.strip()
+        if stripped and not stripped.startswith("#"):
+            before, equals, _ = stripped.partition("=")
+            table = (
+                stripped.startswith("[") and stripped.endswith("]") and not stripped[1:2].isdigit()
+            )
+            return (
+                bool(equals) and before.strip().replace("_", "").replace("-", "").isalnum()
+            ) or (table and stripped.strip("[]").replace(".", "").replace("_", "").isalnum())
+    return False
