@@ -32,7 +32,7 @@ from stepwell.kernel.changes import (
     WatchWaits,
 )
 from stepwell.kernel.clock import SECOND, Clock
-from stepwell.kernel.states import REPLAYED
+from stepwell.kernel.states import NOTED, REPLAYED
 
 log = logging.getLogger("stepwell.execution")
 
@@ -75,8 +75,7 @@ class Execution:
         self.writer = writer
         self.clock = clock
         self.state: State = "active"
-        # Whether the program is a plain function, which rests whenever it waits.
-        self.blocking = False
+        self.blocking = False  # whether the program rests whenever any part of it waits
         self.cancelled = False
         # Whether the program ended because one of its waits was suspended.
         self.suspended = False
@@ -90,7 +89,9 @@ class Execution:
             position=max((row.position for row in claimed.journal), default=0),
         )
         self.deliveries = Deliveries(
-            row.position for row in claimed.journal if row.status in REPLAYED and row.kind != "now"
+            row.position
+            for row in claimed.journal
+            if row.status in REPLAYED and row.kind not in NOTED
         )
         self.fraction = fraction
         self._keeper = keeper
@@ -111,8 +112,7 @@ class Execution:
         self._away: Unwinding | None = None
         # What to say of the parked run once its program has turned out to be at rest.
         self._rest: RestRun | None = None
-        # Tasks other than the program's own that are inside an operation.
-        self._branches: dict[asyncio.Task[Any], int] = {}
+        self._branches: dict[asyncio.Task[Any], int] = {}  # other tasks inside an operation
 
     @property
     def departed(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
@@ -14,7 +15,7 @@ from stepwell.engine.failures import recorded_failure
 from stepwell.engine.stepcall import entry_of
 from stepwell.errors import ContextMisuse
 from stepwell.kernel.changes import Change, JournalRow, OpenWait, RecordStep, WaitRow
-from stepwell.kernel.codec import decode, encode
+from stepwell.kernel.codec import MAX_RESULT_BYTES, decode, encode
 from stepwell.kernel.names import check_step_name, is_repeated
 
 # The last operation this branch of the program came back from; it names readings of the clock.
@@ -87,6 +88,32 @@ class Journaling:
             raise
         finally:
             self._children.pop(key, None)
+
+    def rest_in_branches(self) -> None:
+        """Say that the program only ever waits for its branches, and they only durably."""
+        self._execution.blocking = True
+
+    def remark(self, key: str, status: str, output: Any, error: Any) -> None:
+        """Note how a part of a graph ended, for people; what has an entry of its own needs none.
+
+        Nothing depends on it: the interpreter works it out again whenever it must.
+        """
+        execution = self._execution
+        if execution.keys.has(key):
+            return
+        key, seq = execution.keys.next(key)
+        if execution.entry(key, "node") is not None:
+            return
+        now = execution.clock.now()
+        shown = None if output is None else encode(output, "An output", sys.maxsize)
+        if shown is not None and len(shown) > MAX_RESULT_BYTES:
+            shown = None  # it can be seen in its parts
+        execution.notes.add(
+            RecordStep(
+                execution.held, key, seq, "node", status, 1, shown,
+                None if error is None else encode(error, "An error"), now, now,
+            )
+        )  # fmt: skip
 
     @contextmanager
     def _at_work(self) -> Iterator[None]:

@@ -19,6 +19,10 @@ class Keys:
         self._seq += 1
         return (name if count == 1 else f"{name}#{count}"), self._seq
 
+    def has(self, name: str) -> bool:
+        """Whether something was called this before."""
+        return name in self._names
+
     def next_moment(self, anchor: str) -> tuple[str, int]:
         """The same for a reading of the clock: how many there were since the last result."""
         count = self._moments[anchor] = self._moments.get(anchor, 0) + 1

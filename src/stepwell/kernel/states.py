@@ -30,6 +30,8 @@ OPEN = frozenset(status for status, following in STEP_TRANSITIONS.items() if "ru
 SETTLED = frozenset(STEP_TRANSITIONS) - OPEN
 # What a replay hands to the program.
 REPLAYED = SETTLED - {"skipped"}
+# Kinds of entries that are written along with others, and that nobody waits for.
+NOTED = frozenset({"now", "node"})
 
 
 def quoted(statuses: Iterable[str]) -> str:
