@@ -270,7 +270,7 @@ async def test_an_interrupted_step_is_given_the_same_time_again(world: World, cl
     assert seen[0] == seen[1]
 
 
-@pytest.mark.parametrize("what", ["time", "gave_up"])
+@pytest.mark.parametrize("what", ["time", "gave_up", "patched"])
 @pytest.mark.parametrize("steps", [1, 2])
 async def test_what_a_program_decided_is_durable_before_any_step_acts_on_it(
     world: World, what: str, steps: int
@@ -282,13 +282,20 @@ async def test_what_a_program_decided_is_durable_before_any_step_acts_on_it(
         if what == "time":
             gate.shut()
             ctx.now()
+        elif what == "patched":
+            gate.shut()
         else:
             waiting = asyncio.create_task(ctx.wait_for_event("go"))
             await ctx.step("before", echo, 0)
             gate.shut()
             waiting.cancel()
             await asyncio.wait([waiting])
-        await asyncio.gather(*(ctx.step(f"act-{n}", calls.append, n) for n in range(steps)))
+        await asyncio.gather(*(act(ctx, n) for n in range(steps)))
+
+    async def act(ctx: Any, n: int) -> None:
+        if what == "patched":
+            assert await ctx.patched("change")
+        await ctx.step(f"act-{n}", calls.append, n)
 
     async with world([hasty]) as sw, sw.worker():
         gate = Gate(sw.store)
