@@ -10,16 +10,7 @@ from stepwell.graph.check import check
 from stepwell.graph.parse import parse
 from stepwell.graph.plan import Plan
 from stepwell.graph.problems import Problems
-
-
-class Kind:
-    """A type of node that has nothing to say about its config."""
-
-    verbatim = frozenset({"code"})
-    acts = True
-
-    def check(self, config: dict[str, Any], path: str, problems: Problems) -> None:
-        pass
+from tests.graph.support import Kind
 
 
 class Waiting(Kind):

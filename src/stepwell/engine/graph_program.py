@@ -175,7 +175,7 @@ class Interpreter:
             inner = Scope({"item": item, each.name: item, "index": index}, scope)
             try:
                 if asked is not None and not holds(asked, inner):
-                    self.note(at, "skipped", "branch_not_taken")
+                    self.context.remark(at, "skipped", "branch_not_taken")
                     return None
                 return await self.execute(node, at, inner)
             except StepwellError as error:
@@ -191,12 +191,6 @@ class Interpreter:
         listed = [{"index": index, **errors[index]} for index in sorted(errors)]
         message = f"{len(errors)} of {len(items)} items failed."
         return outputs, {"type": "items_failed", "message": message, "step": key, "items": listed}
-
-    # -- the journal ---------------------------------------------------------------------
-
-    def note(self, key: str, status: str, output: Any = None, error: Any = None) -> None:
-        """Show how a node ended that has no entry of its own in the journal."""
-        self.context.remark(key, status, output, error)
 
 
 class _Level:
@@ -287,7 +281,7 @@ class _Level:
                 raise
             self._fail(node_id, error)
             return
-        self._interpreter.note(key, "completed", output, errors)
+        self._interpreter.context.remark(key, "completed", output, errors)
         self._end(node_id, State("completed"), StepView("completed", output, errors))
 
     def _is_left_out(self, node: PlanNode) -> bool:
@@ -297,14 +291,14 @@ class _Level:
         return not holds(node.when, self._scope)
 
     def _skip(self, node_id: str, reason: Any) -> None:
-        self._interpreter.note(self._prefix + node_id, "skipped", reason)
+        self._interpreter.context.remark(self._prefix + node_id, "skipped", reason)
         self._end(node_id, State("skipped", reason), StepView("skipped"))
 
     def _fail(self, node_id: str, error: StepwellError) -> None:
         key = self._prefix + node_id
         info = described(error, key)
         status: Any = "timed_out" if info["type"] == StepTimedOut.code else "failed"
-        self._interpreter.note(key, "failed", None, info)
+        self._interpreter.context.remark(key, "failed", None, info)
         self._end(node_id, State(status), StepView(status, None, info))
         if fails_run(self._plan, node_id):
             raise self._failure([node_id])

@@ -93,7 +93,7 @@ class Journaling:
         """Say that the program only ever waits for its branches, and they only durably."""
         self._execution.blocking = True
 
-    def remark(self, key: str, status: str, output: Any, error: Any) -> None:
+    def remark(self, key: str, status: str, output: Any = None, error: Any = None) -> None:
         """Note how a part of a graph ended, for people; what has an entry of its own needs none.
 
         Nothing depends on it: the interpreter works it out again whenever it must.

@@ -114,3 +114,13 @@ class Definition(msgspec.Struct, frozen=True):
     policy: Policy = Policy()
     # Whether references to missing paths yield null instead of failing their step.
     lenient: bool = False
+
+
+def slug_of(text: str) -> str:
+    """A name for a definition that is close to this text; empty if nothing is."""
+    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:100]
+
+
+def id_of(text: str) -> str:
+    """An id that is close to this text; empty if nothing is."""
+    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_-")[:90]

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Mapping
 from typing import Any
 
 from stepwell.errors import InvalidDuration
-from stepwell.graph.definition import ID
+from stepwell.graph.definition import ID, id_of
 from stepwell.graph.problems import Problems, below
 from stepwell.kernel.durations import seconds
 
@@ -32,7 +31,7 @@ class Fields:
         at = below(path, "id")
         if not isinstance(found, str) or not ID.fullmatch(found):
             shown = "is missing" if found is None else f"cannot be {found!r:.100}"
-            hint = _id_of(found) if isinstance(found, str) else ""
+            hint = id_of(found) if isinstance(found, str) else ""
             self._problems.error(
                 at, "bad_id",
                 f"The id of a {what} {shown}: it has letters, digits, '_' and '-', at most 100.",
@@ -114,11 +113,3 @@ class Fields:
             self._problems.error(below(path, key), "bad_duration", error.message)
             return None
         return found
-
-
-def slug(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:100]
-
-
-def _id_of(text: str) -> str:
-    return re.sub(r"[^A-Za-z0-9_-]+", "_", text).strip("_-")[:100]

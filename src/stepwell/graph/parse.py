@@ -25,8 +25,9 @@ from stepwell.graph.definition import (
     OnSkip,
     Policy,
     RetryPolicy,
+    slug_of,
 )
-from stepwell.graph.fields import Fields, slug
+from stepwell.graph.fields import Fields
 from stepwell.graph.problems import Problems, below
 
 VERSION = "stepwell.dev/v1"
@@ -106,7 +107,7 @@ class _Parser:
         name = data.get("name")
         if not isinstance(name, str) or not SLUG.fullmatch(name):
             shown = "is missing" if name is None else f"cannot be {name!r:.100}"
-            hint = slug(name) if isinstance(name, str) else ""
+            hint = slug_of(name) if isinstance(name, str) else ""
             self._problems.error(
                 "name", "bad_name",
                 f"The name {shown}: it has small letters, digits and hyphens, at most 100.",

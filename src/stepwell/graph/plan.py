@@ -54,6 +54,3 @@ class Plan(msgspec.Struct, frozen=True):
     # Nodes that lead to no other.
     terminal: tuple[str, ...]
     output: Template | None = None
-
-    def node(self, node_id: str) -> PlanNode:
-        return self.nodes[node_id]

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Mapping
 from typing import Any
 
 import msgspec
+
+from stepwell.graph.definition import RESERVED, id_of, slug_of
 
 # The text of a sibling document by its name, if there is one.
 Load = Callable[[str], str | None]
@@ -45,19 +46,14 @@ class Ids:
 
     def make(self, wanted: str, path: str) -> str:
         """The name itself if it may be an id, else one close to it."""
-        base = re.sub(r"[^A-Za-z0-9_-]+", "_", wanted).strip("_-")[:90] or "step"
+        base = id_of(wanted) or "step"
         found, number = base, 2
-        while found in self._taken or found in _RESERVED:
+        while found in self._taken or found in RESERVED:
             found, number = f"{base}_{number}", number + 1
         self._taken.add(found)
         if found != wanted:
             self._losses.add(path, f"{wanted!r} is called {found!r} here.")
         return found
-
-
-_RESERVED = frozenset(
-    {"input", "trigger", "step", "steps", "run", "secrets", "item", "index", "previous"}
-)
 
 
 class Sequence:
@@ -79,7 +75,7 @@ class Sequence:
 
 def slug(text: str) -> str:
     """A name for a definition."""
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")[:100] or "imported"
+    return slug_of(text) or "imported"
 
 
 def milliseconds(value: Any) -> str | None:
