@@ -225,6 +225,65 @@ class StepBudgetExceeded(StepwellError):
     code = "step_budget_exceeded"
 
 
+class NonRetryable(Exception):
+    """Raise this in a step function to fail the step at once, whatever its retry policy says."""
+
+
+class ConfigInvalid(StepwellError, NonRetryable):
+    """What references made of a node's config does not fit its type."""
+
+    code = "config_invalid"
+
+
+class CommandFailed(StepwellError):
+    """A command or script ended with an exit code other than 0."""
+
+    code = "command_failed"
+
+
+class SandboxUnavailable(StepwellError, NonRetryable):
+    """This machine has nothing to isolate scripts with."""
+
+    code = "sandbox_unavailable"
+
+
+class CodeFailed(StepwellError):
+    """The code of a node raised an error, or used more time or memory than it may."""
+
+    code = "code_failed"
+
+
+class RequestFailed(StepwellError):
+    """A request got no answer, or one that says to try again; `details` has what came."""
+
+    code = "request_failed"
+
+    def __init__(
+        self, message: str, *, retry_after_seconds: float | None = None, **details: Any
+    ) -> None:
+        super().__init__(message, **details)
+        # How long the other side asks to wait before the next attempt.
+        self.retry_after_seconds = retry_after_seconds
+
+
+class RequestRefused(RequestFailed, NonRetryable):
+    """The other side refused a request for good."""
+
+    code = "request_refused"
+
+
+class AddressRefused(StepwellError, NonRetryable):
+    """A request would go to an address it must not reach."""
+
+    code = "address_refused"
+
+
+class FunctionUnknown(StepwellError):
+    """A node names a Python function that this worker does not have."""
+
+    code = "function_unknown"
+
+
 class StepTimedOut(StepwellError, TimeoutError):
     """A step function ran longer than its timeout."""
 
@@ -235,10 +294,6 @@ class WaitTimedOut(StepwellError, TimeoutError):
     """The awaited event did not come in time."""
 
     code = "wait_timed_out"
-
-
-class NonRetryable(Exception):
-    """Raise this in a step function to fail the step at once, whatever its retry policy says."""
 
 
 class StepFailed(StepwellError):

@@ -131,6 +131,15 @@ def read_ref(value: Any, names: Names, path: str, problems: Problems) -> Ref | N
     return None
 
 
+def may_refer(value: Any) -> bool:
+    """Whether a value, as it was written, looks as if there were references in it."""
+    if isinstance(value, str):
+        return "{{" in value or _AT.search(value) is not None
+    if isinstance(value, dict):
+        return any(map(may_refer, value.values()))
+    return isinstance(value, list) and any(map(may_refer, value))
+
+
 def refs_in(template: Template) -> Iterator[Ref]:
     """All references of a template."""
     if isinstance(template, Ref):

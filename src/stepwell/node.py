@@ -1,0 +1,213 @@
+"""The contract of a node type: one file with a config, a function, and what people see of them.
+
+    class Config(NodeConfig):
+        url: str = Field(description="Where to.")
+
+    @node("http", title="HTTP request", group="action", config=Config, timeout="30s")
+    async def http(config: Config, call: Call) -> dict[str, Any]:
+        '''Send a request; the output is what came back.'''
+
+An *effect* is a coroutine function that the engine executes as one step: with retries, a
+timeout, an idempotency key. It is cancelled when its time is up or its run is, and has to clean
+up after itself then. A *durable* node (`durable=True`) is handed the context of its run instead,
+and steps, sleeps and waits by itself; secrets are not for it.
+"""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Awaitable, Callable, Iterable, Mapping
+from datetime import datetime
+from typing import Any, Protocol
+
+import pydantic
+from pydantic import BaseModel, ConfigDict
+
+from stepwell.errors import ConfigInvalid
+from stepwell.graph.problems import Problems, below
+from stepwell.graph.refs import may_refer
+from stepwell.kernel.durations import Duration, seconds
+
+# How pydantic calls what is wrong, and how the checks of definitions do.
+_CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
+
+
+class Inserted(str):
+    """Text that a reference has put into another: data, whatever it looks like."""
+
+
+class NodeConfig(BaseModel):
+    """What is written under `config`; unknown fields are refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+class Host(Protocol):
+    """What nodes may use of the process that executes them."""
+
+    @property
+    def functions(self) -> Mapping[str, Callable[..., Any]]:
+        """Python functions that were registered, by name."""
+        ...
+
+    @property
+    def allow_private(self) -> bool:
+        """Whether requests may go to private addresses."""
+        ...
+
+    @property
+    def folder(self) -> str:
+        """Where commands are executed, and what scripts can read."""
+        ...
+
+
+class Durably(Protocol):
+    """The part of a run's context that nodes use."""
+
+    async def step(self, name: str, function: Callable[..., Any], /, *args: Any) -> Any: ...
+    async def sleep(self, name: str, duration: Duration) -> None: ...
+    async def sleep_until(self, name: str, at: datetime) -> None: ...
+    async def wait_for_event(
+        self, name: str, event: str | None = None, *, match: Mapping[str, Any] | None = None,
+        timeout: Duration | None = None, lookback: Duration | None = None,
+        raise_on_timeout: bool = False, about: Any = None,
+    ) -> Any: ...  # fmt: skip
+    async def emit(
+        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False,
+        name: str | None = None,
+    ) -> None: ...  # fmt: skip
+    async def run_child(
+        self, name: str, definition: str, input: Any = None, **options: Any
+    ) -> Any: ...
+
+
+class Call(Protocol):
+    """One execution of a node."""
+
+    @property
+    def key(self) -> str:
+        """The step's key: the node's id, with the iterations it stands in."""
+        ...
+
+    @property
+    def run_id(self) -> str: ...
+
+    @property
+    def attempt(self) -> int: ...
+
+    @property
+    def idempotency_key(self) -> str:
+        """The same in every attempt of this step, and in no other step."""
+        ...
+
+    @property
+    def host(self) -> Host: ...
+
+    @property
+    def durably(self) -> Durably:
+        """The context of the run; for durable nodes only."""
+        ...
+
+    def config(self) -> dict[str, Any]:
+        """The config with its references resolved."""
+        ...
+
+    def parts(self, field: str) -> list[str]:
+        """The text of a field in parts; what references have put in is `Inserted`."""
+        ...
+
+
+class NodeType:
+    """A type of node."""
+
+    def __init__(
+        self, name: str, run: Callable[[Any, Any], Awaitable[Any]], config: type[NodeConfig], *,
+        title: str, group: str, durable: bool, aliases: Iterable[str], verbatim: Iterable[str],
+        timeout: Duration | None, max_timeout: Duration | None,
+    ) -> None:  # fmt: skip
+        self.name = name
+        self.config = config
+        self.title = title
+        self.group = group
+        self.acts = not durable
+        self.aliases = tuple(aliases)
+        self.verbatim = frozenset(verbatim)
+        self.timeout = None if timeout is None else seconds(timeout, "timeout")
+        self.max_timeout = None if max_timeout is None else seconds(max_timeout, "max_timeout")
+        self.help = inspect.getdoc(run) or ""
+        self._run = run
+
+    async def act(self, call: Call) -> Any:
+        """Execute the node."""
+        return await self._run(self._configured(call), call)
+
+    def _configured(self, call: Call) -> NodeConfig:
+        try:
+            return self.config.model_validate(call.config())
+        except pydantic.ValidationError as error:
+            found = "; ".join(
+                f"{'.'.join(map(str, each['loc'])) or 'config'}: {each['msg']}"
+                for each in error.errors(include_url=False, include_input=False)[:10]
+            )
+            raise ConfigInvalid(f"The config of {call.key!r} does not fit: {found}.") from None
+
+    def check(self, config: dict[str, Any], path: str, problems: Problems) -> None:
+        """Note everything wrong with a config; where references stand, time will tell."""
+        try:
+            self.config.model_validate(config)
+        except pydantic.ValidationError as error:
+            for each in error.errors(include_url=False, include_input=False):
+                loc = each["loc"]
+                if loc[:1] in [(field,) for field in self.verbatim] or not _refers(config, loc):
+                    self._note(each, path, problems)
+
+    def _note(self, found: Any, path: str, problems: Problems) -> None:
+        place = path
+        for key in found["loc"]:
+            place = below(place, key)
+        message, hint = str(found["msg"]), ""
+        fields = list(self.config.model_fields)
+        if found["type"] == "missing":
+            message = f"A {self.name} needs {found['loc'][-1]!r}."
+        elif found["type"] == "extra_forbidden":
+            name = str(found["loc"][-1])
+            message = f"A {self.name} has no {name!r}."
+            if len(found["loc"]) == 1:
+                hint = problems.did_you_mean(name, fields) or f"It has {', '.join(fields)}."
+        problems.error(place, _CODES.get(found["type"], "bad_field"), message, hint)
+
+    def schema(self) -> dict[str, Any]:
+        """The JSON Schema of the config."""
+        return self.config.model_json_schema()
+
+
+def _refers(config: Any, loc: tuple[int | str, ...]) -> bool:
+    """Whether what stands there, or around it, is made of references."""
+    value = config
+    for key in loc:
+        try:
+            value = value[key]
+        except (TypeError, LookupError):  # pydantic also names the kinds that it tried
+            return isinstance(value, str) and may_refer(value)
+    # A config as a whole is wrong whatever its references will become.
+    return bool(loc) and may_refer(value)
+
+
+def node(
+    name: str, *, title: str, group: str, config: type[NodeConfig], durable: bool = False,
+    aliases: Iterable[str] = (), verbatim: Iterable[str] = (), timeout: Duration | None = None,
+    max_timeout: Duration | None = None,
+) -> Callable[[Callable[[Any, Any], Awaitable[Any]]], NodeType]:  # fmt: skip
+    """Make a function `(config, call)` a node type.
+
+    `aliases` are names that it has elsewhere; in `verbatim` fields nothing is a reference;
+    `timeout` is that of nodes that have none, and none may have more than `max_timeout`.
+    """
+
+    def decorate(function: Callable[[Any, Any], Awaitable[Any]]) -> NodeType:
+        return NodeType(
+            name, function, config, title=title, group=group, durable=durable, aliases=aliases,
+            verbatim=verbatim, timeout=timeout, max_timeout=max_timeout,
+        )  # fmt: skip
+
+    return decorate

@@ -1,0 +1,1 @@
+"""Node types, each by itself."""
