@@ -46,7 +46,7 @@ COMPILE := $(BIN)/uv pip compile pyproject.toml --quiet --universal --python-ver
 
 lock: .venv/.dev ## write requirements/*.txt anew (UPGRADE=1: to the newest versions)
 	$(COMPILE) --extra all --group dev -o requirements/dev.txt
-	$(COMPILE) --extra postgres --group build -c requirements/dev.txt -o requirements/serve.txt
+	$(COMPILE) --extra all --group build -c requirements/dev.txt -o requirements/serve.txt
 
 clean: ## remove .venv and all caches
 	rm -rf .venv .hypothesis .mypy_cache .pytest_cache .ruff_cache build dist
