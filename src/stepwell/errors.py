@@ -118,6 +118,12 @@ class StoreUnavailable(StepwellError):
     code = "store_unavailable"
 
 
+class Overtaken(StepwellError):
+    """A record was changed by somebody else meanwhile."""
+
+    code = "overtaken"
+
+
 class ChangeRefused(StepwellError):
     """The store cannot hold what it was given, and never will."""
 

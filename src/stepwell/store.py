@@ -22,15 +22,23 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stepwell.kernel.changes import Change, Committed, StartRun
+from stepwell.kernel.changes import Change, Committed, SendSignal, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.ids import lowest_id
+from stepwell.kernel.records import (
+    DefinitionRecord,
+    DraftRecord,
+    GateRecord,
+    ProposalRecord,
+    RevisionRecord,
+    SecretRecord,
+)
 from stepwell.kernel.run import Run, Step, WorkerInfo
 
 
-class DefinitionRow(msgspec.Struct):
-    """A definition as registered: what `start` needs to know of it."""
+class VersionRow(msgspec.Struct):
+    """A version of a definition: what a start needs to know of it."""
 
     name: str
     version: int
@@ -39,6 +47,80 @@ class DefinitionRow(msgspec.Struct):
     retention_seconds: int | None
     max_concurrent_runs: int | None
     deadline_seconds: float | None
+    # The hash of its document, if the definition is data.
+    revision: str | None = None
+    enabled: bool = True
+
+
+class Amendment(msgspec.Struct):
+    """A change of a definition and all that belongs to it, made at once or not at all."""
+
+    # As it will be, with the serial it will have: made from the one before.
+    definition: DefinitionRecord
+    draft: DraftRecord | msgspec.UnsetType | None = msgspec.UNSET
+    document: str | None = None
+    revision: RevisionRecord | None = None
+    version: VersionRow | None = None
+    proposal: ProposalRecord | None = None
+    deleted: bool = False
+
+
+class Records(Protocol):
+    """Records that change seldom. Changes raise Overtaken if another one came first."""
+
+    async def definition(self, workspace_id: str, name: str) -> DefinitionRecord | None: ...
+
+    async def definitions(self, workspace_id: str) -> list[DefinitionRecord]:
+        """All of them, by name; without their layouts."""
+        ...
+
+    async def draft(self, workspace_id: str, definition: str) -> DraftRecord | None: ...
+
+    async def amend(self, workspace_id: str, amendment: Amendment) -> None: ...
+
+    async def document(self, workspace_id: str, hash: str) -> str | None: ...
+
+    async def keep(self, workspace_id: str, hash: str, document: str) -> None:
+        """Keep a document under its hash."""
+        ...
+
+    async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:
+        """What a definition has had published, the newest first."""
+        ...
+
+    async def proposal(self, workspace_id: str, proposal_id: str) -> ProposalRecord | None: ...
+
+    async def proposals(self, workspace_id: str, definition: str) -> list[ProposalRecord]: ...
+
+    async def put_proposal(
+        self, workspace_id: str, proposal: ProposalRecord, was: str | None
+    ) -> None:
+        """Write a proposal whose status was that; None if it is new."""
+        ...
+
+    async def gate(self, workspace_id: str, gate_id: str) -> GateRecord | None: ...
+
+    async def gates(
+        self, workspace_id: str, run_id: str | None = None, *, only_open: bool = True
+    ) -> list[GateRecord]:
+        """Gates of runs that have not ended, or of one run, oldest first."""
+        ...
+
+    async def open_gate(self, workspace_id: str, gate: GateRecord) -> GateRecord:
+        """Open a gate, unless its run has one under that key; the one there is."""
+        ...
+
+    async def change_gate(
+        self, workspace_id: str, gate: GateRecord, signal: SendSignal | None = None
+    ) -> Committed:
+        """Write a gate with the next serial, and send a signal to its run along with it."""
+        ...
+
+    async def secrets(self, workspace_id: str) -> list[SecretRecord]: ...
+
+    async def put_secret(self, workspace_id: str, secret: SecretRecord) -> None: ...
+
+    async def delete_secret(self, workspace_id: str, name: str) -> bool: ...
 
 
 class WorkerRow(msgspec.Struct):
@@ -86,6 +168,9 @@ class Store(Protocol):
 
     clock: Clock
 
+    @property
+    def records(self) -> Records: ...
+
     async def open(self) -> None:
         """Connect and check the schema; an empty store is given its tables."""
         ...
@@ -108,17 +193,15 @@ class Store(Protocol):
         """Let other processes know; may be lost, so nothing may depend on it."""
         ...
 
-    async def register(self, workspace_id: str, definitions: Sequence[DefinitionRow]) -> None:
+    async def register(self, workspace_id: str, definitions: Sequence[VersionRow]) -> None:
         """Make definitions known, and bring their limits up to date."""
         ...
 
-    async def definition(
-        self, workspace_id: str, name: str, version: int | None
-    ) -> DefinitionRow | None:
+    async def version(self, workspace_id: str, name: str, version: int | None) -> VersionRow | None:
         """That version of a definition, or its highest."""
         ...
 
-    async def definitions(self, workspace_id: str) -> list[str]:
+    async def definition_names(self, workspace_id: str) -> list[str]:
         """The names of all that were registered, in order."""
         ...
 

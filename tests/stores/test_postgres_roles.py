@@ -94,7 +94,7 @@ async def test_a_role_that_comes_later_gets_its_rights_from_the_next_migration(
         )  # fmt: skip
         owner = PostgresStore(named(url, "plain"), SystemClock())
         with caplog.at_level(logging.WARNING, "stepwell"):
-            assert await owner.migrate() == ["0001_kernel"]
+            assert "0001_kernel" in await owner.migrate()
         assert "CREATE ROLE stepwell_worker" in caplog.text
         await execute(url, "CREATE ROLE stepwell_worker NOLOGIN", "GRANT stepwell_worker TO agent")
         agent = named(url, "agent")

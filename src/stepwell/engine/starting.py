@@ -15,7 +15,7 @@ from stepwell.kernel.ids import Ids
 from stepwell.kernel.limits import definition_limit, key_limit
 from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_text
 from stepwell.kernel.programs import code_program
-from stepwell.store import DefinitionRow, Store
+from stepwell.store import Store, VersionRow
 
 DEFAULT_RETENTION_SECONDS = 30 * 86_400
 
@@ -47,7 +47,7 @@ class Starter:
 
     def __init__(
         self, store: Store, clock: Clock, ids: Ids, workspace_id: str,
-        definitions: Iterable[DefinitionRow], max_retention_seconds: float, max_bytes: int,
+        definitions: Iterable[VersionRow], max_retention_seconds: float, max_bytes: int,
     ) -> None:  # fmt: skip
         self._store = store
         self._clock = clock
@@ -55,8 +55,8 @@ class Starter:
         self._workspace_id = workspace_id
         self._max_bytes = max_bytes
         self._max_retention_seconds = max_retention_seconds
-        self._known: dict[str, DefinitionRow] = {}
-        self._versions: dict[tuple[str, int], DefinitionRow] = {}
+        self._known: dict[str, VersionRow] = {}
+        self._versions: dict[tuple[str, int], VersionRow] = {}
         for row in definitions:
             self._versions[row.name, row.version] = row
             best = self._known.get(row.name)
@@ -133,23 +133,23 @@ class Starter:
             limits=limits,
         )
 
-    async def _find(self, name: str, version: int | None) -> DefinitionRow:
+    async def _find(self, name: str, version: int | None) -> VersionRow:
         if version is not None:
             check_count(version, "version")
         known = self._known.get(name) if version is None else self._versions.get((name, version))
-        row = known or await self._store.definition(self._workspace_id, name, version)
+        row = known or await self._store.version(self._workspace_id, name, version)
         if row is None and version is not None:
             # A version nobody has registered yet: some worker may bring it.
-            latest = self._known.get(name) or await self._store.definition(
+            latest = self._known.get(name) or await self._store.version(
                 self._workspace_id, name, None
             )
             if latest is not None:
-                row = DefinitionRow(
+                row = VersionRow(
                     name, version, latest.kind, code_program(name, version),
                     latest.retention_seconds, latest.max_concurrent_runs, latest.deadline_seconds,
                 )  # fmt: skip
         if row is None:
-            names = ", ".join(await self._store.definitions(self._workspace_id)) or "none"
+            names = ", ".join(await self._store.definition_names(self._workspace_id)) or "none"
             raise UnknownDefinition(
                 f"There is no definition {name!r} in this store; it has {names}. Pass it to "
                 "Stepwell(workflows=…), or start a worker that has it.",
@@ -157,7 +157,7 @@ class Starter:
             )
         return row
 
-    def _retention(self, row: DefinitionRow, retention: Duration | None) -> int:
+    def _retention(self, row: VersionRow, retention: Duration | None) -> int:
         wanted: float = DEFAULT_RETENTION_SECONDS
         if retention is not None:
             wanted = seconds(retention, "retention")
@@ -166,7 +166,7 @@ class Starter:
         return int(min(wanted, self._max_retention_seconds))
 
     def _deadline(
-        self, row: DefinitionRow, deadline: Duration | datetime | None, now: int, parent: int | None
+        self, row: VersionRow, deadline: Duration | datetime | None, now: int, parent: int | None
     ) -> int | None:
         found = [] if parent is None else [parent]
         if isinstance(deadline, datetime):

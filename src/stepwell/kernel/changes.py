@@ -56,6 +56,8 @@ class StartRun(msgspec.Struct, gc=False):
     # Journal entries a fork begins with: (key of the first step it leaves out, retry or not).
     fork_from_step: str | None = None
     fork_for_retry: bool = False
+    # The hash of the document it executes, if its definition is data.
+    revision: str | None = None
 
     @property
     def expires_at(self) -> int | None:
@@ -109,6 +111,8 @@ class OpenWait(msgspec.Struct, gc=False):
     term: str = ""
     since: int | None = None
     child_run_id: str | None = None
+    # JSON that says what is wanted, for people and agents.
+    about: str | None = None
 
 
 class ParkRun(msgspec.Struct, gc=False):
@@ -295,6 +299,7 @@ class ClaimedRun(msgspec.Struct, gc=False):
     deadline_at: int | None
     idempotency_key: str | None
     key_base: str | None
+    revision: str | None = None
     # True when this worker holds the run already: only its waits have news.
     nudge: bool = False
     journal: list[JournalRow] = []

@@ -44,6 +44,8 @@ class Run:
     retention_seconds: int
     # What the idempotency keys of its steps begin with: the first run's id, across retries.
     key_base: str
+    # The hash of the document it executes, if its definition is data.
+    revision: str | None = None
 
     @property
     def ended(self) -> bool:
@@ -73,6 +75,8 @@ class Step:
     started_at: datetime
     completed_at: datetime | None
     failures: tuple[Attempt, ...] = ()
+    # What is wanted, if it waits for somebody.
+    about: Any = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,7 +15,7 @@ from stepwell.kernel.run import Attempt, Run, Step, WorkerInfo
 RUN_COLUMNS = (
     "id", "status", "definition", "version", "attempt", "parent_run_id", "forked_from",
     "idempotency_key", "concurrency_key", "concurrency_limit", "priority", "created_at",
-    "started_at", "completed_at", "deadline_at", "retention_seconds", "key_base",
+    "started_at", "completed_at", "deadline_at", "retention_seconds", "key_base", "revision",
 )  # fmt: skip
 
 
@@ -23,7 +23,7 @@ def run_from_row(row: Sequence[Any]) -> Run:
     (
         id_, status, definition, version, attempt, parent_run_id, forked_from, idempotency_key,
         concurrency_key, concurrency_limit, priority, created_at, started_at, completed_at,
-        deadline_at, retention_seconds, key_base, input_, output, error,
+        deadline_at, retention_seconds, key_base, revision, input_, output, error,
     ) = row  # fmt: skip
     return Run(
         id=id_,
@@ -46,6 +46,7 @@ def run_from_row(row: Sequence[Any]) -> Run:
         deadline_at=to_datetime(deadline_at),
         retention_seconds=retention_seconds,
         key_base=key_base or id_,
+        revision=revision,
     )
 
 
@@ -76,9 +77,12 @@ def step_from_row(row: Sequence[Any], failures: dict[str, list[Attempt]]) -> Ste
 
 
 def step_from_wait(row: Sequence[Any]) -> Step:
-    key, kind, created_at, ended_at = row
+    key, kind, created_at, ended_at, about = row
     status = "waiting" if ended_at is None else "completed"
-    return Step(key, kind, status, 1, None, None, moment(created_at), to_datetime(ended_at))
+    return Step(
+        key, kind, status, 1, None, None, moment(created_at), to_datetime(ended_at),
+        about=_value(about),
+    )  # fmt: skip
 
 
 def worker_from_row(row: Sequence[Any], now: int) -> WorkerInfo:

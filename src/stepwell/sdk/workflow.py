@@ -11,7 +11,7 @@ from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.names import check_count, check_text
 from stepwell.kernel.programs import code_program
 from stepwell.kernel.retry import Retry
-from stepwell.store import DefinitionRow
+from stepwell.store import VersionRow
 
 
 class Workflow:
@@ -64,9 +64,9 @@ class Workflow:
         """What a worker must have to execute runs of this."""
         return code_program(self.name, self.version)
 
-    def row(self) -> DefinitionRow:
+    def row(self) -> VersionRow:
         """The workflow as a store registers it."""
-        return DefinitionRow(
+        return VersionRow(
             name=self.name,
             version=self.version,
             kind="code",

@@ -11,6 +11,7 @@ OF_A_RUN = (
     "attempts WHERE",
     "waits WHERE",
     "limits WHERE",
+    "gates WHERE",
     "events WHERE consumed_by IS NULL AND",
     "events WHERE consumed_by IS NOT NULL AND",
 )

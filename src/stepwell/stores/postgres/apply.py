@@ -116,7 +116,7 @@ async def _apply_ends(db: asyncpg.Connection, ends: list[EndRun]) -> Committed:
 async def _commit(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
     await db.execute("BEGIN")
     try:
-        done = await _work(db, batch)
+        done = await apply_within(db, batch)
         await db.execute("COMMIT")
     except Exception:
         if not db.is_closed():
@@ -125,7 +125,8 @@ async def _commit(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
     return done
 
 
-async def _work(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
+async def apply_within(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
+    """Apply the batch within a transaction of the caller's."""
     done = Committed(outcomes=[None] * len(batch))
     by_kind: dict[type[Any], Found] = {}
     for index, change in enumerate(batch):

@@ -21,7 +21,7 @@ from stepwell.kernel.views import (
     step_from_wait,
     worker_from_row,
 )
-from stepwell.store import DefinitionRow, RunFilter
+from stepwell.store import RunFilter, VersionRow
 from stepwell.stores.postgres.columns import Columns, pack_texts, packable, texts
 from stepwell.stores.postgres.limits import TAKEN
 
@@ -147,7 +147,7 @@ async def steps(db: asyncpg.Connection, run_id: str) -> list[Step]:
             run_id,
         )
         waits = await db.fetch(
-            """SELECT w.seq, w.key, w.kind, w.created_at, w.ended_at FROM waits w
+            """SELECT w.seq, w.key, w.kind, w.created_at, w.ended_at, w.about FROM waits w
                WHERE w.run_id = $1 AND NOT EXISTS (
                    SELECT FROM steps s WHERE s.run_id = w.run_id AND s.key = w.key)""",
             run_id,
@@ -166,24 +166,27 @@ async def workers(db: asyncpg.Connection, workspace_id: str, now: int) -> list[W
     return [worker_from_row(tuple(row), now) for row in rows]
 
 
-async def definition(
+async def version(
     db: asyncpg.Connection, workspace_id: str, name: str, version: int | None
-) -> DefinitionRow | None:
+) -> VersionRow | None:
     row = await db.fetchrow(
-        """SELECT name, version, kind, program, retention_seconds, max_concurrent_runs,
-                  deadline_seconds FROM definitions
-           WHERE workspace_id = $1 AND name = $2 AND ($3::integer IS NULL OR version = $3)
-           ORDER BY version DESC LIMIT 1""",
+        """SELECT v.name, v.version, v.kind, v.program, v.retention_seconds,
+                  v.max_concurrent_runs,
+                  v.deadline_seconds, v.revision, coalesce(d.enabled, true)
+           FROM versions v LEFT JOIN definitions d
+             ON d.workspace_id = v.workspace_id AND d.name = v.name
+           WHERE v.workspace_id = $1 AND v.name = $2 AND ($3::integer IS NULL OR v.version = $3)
+           ORDER BY v.version DESC LIMIT 1""",
         workspace_id,
         name,
         version,
     )
-    return None if row is None else DefinitionRow(*row)
+    return None if row is None else VersionRow(*row)
 
 
-async def definitions(db: asyncpg.Connection, workspace_id: str) -> list[str]:
+async def definition_names(db: asyncpg.Connection, workspace_id: str) -> list[str]:
     rows = await db.fetch(
-        "SELECT DISTINCT name FROM definitions WHERE workspace_id = $1 ORDER BY name", workspace_id
+        "SELECT DISTINCT name FROM versions WHERE workspace_id = $1 ORDER BY name", workspace_id
     )
     return [row[0] for row in rows]
 

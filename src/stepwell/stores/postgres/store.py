@@ -15,19 +15,19 @@ from stepwell.errors import ChangeBlocked, InvalidInput, StoreUnavailable
 from stepwell.kernel.changes import Change, Claimed, ClaimRuns, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
-from stepwell.kernel.limits import UNLIMITED, definition_limit
 from stepwell.kernel.run import Run, Step, WorkerInfo
-from stepwell.store import DefinitionRow, Notice, RunFilter, WorkerRow
+from stepwell.store import Notice, RunFilter, VersionRow, WorkerRow
 from stepwell.stores.postgres import pruning, reads, schema, starting
 from stepwell.stores.postgres.address import Address, patiently
 from stepwell.stores.postgres.apply import apply
 from stepwell.stores.postgres.connections import WRITER_SETTINGS, Line, Pool
-from stepwell.stores.postgres.limits import wake_queued
-from stepwell.stores.postgres.locking import limit_name, lock_names
 from stepwell.stores.postgres.lookups import Lookups
 from stepwell.stores.postgres.notices import Notices
 from stepwell.stores.postgres.obstacles import Obstacles
+from stepwell.stores.postgres.registering import register
+from stepwell.stores.postgres.statements import PostgresStatements
 from stepwell.stores.postgres.sweep import sweep
+from stepwell.stores.records import SqlRecords
 
 log = logging.getLogger("stepwell.postgres")
 
@@ -50,6 +50,7 @@ class PostgresStore:
         self._pool = Pool(self._address, POOL_SIZE)
         self._lookups = Lookups(self._pool)
         self._notices = Notices(self._address, self._pool)
+        self.records = SqlRecords(PostgresStatements(self._pool, clock))
         # Whether the last claim left something for the next one.
         self._expectant = False
         # What sweeps did that no commit has told about yet.
@@ -120,23 +121,21 @@ class PostgresStore:
     def announce(self, committed: Committed) -> None:
         self._notices.announce(committed)
 
-    async def register(self, workspace_id: str, definitions: Sequence[DefinitionRow]) -> None:
+    async def register(self, workspace_id: str, definitions: Sequence[VersionRow]) -> None:
         now = self.clock.now()
 
         async def work(db: asyncpg.Connection) -> None:
             async with db.transaction():
-                await _register(db, workspace_id, definitions, now)
+                await register(db, workspace_id, definitions, now, Committed([]))
 
         if definitions:
             await self._pool.run(work)
 
-    async def definition(
-        self, workspace_id: str, name: str, version: int | None
-    ) -> DefinitionRow | None:
-        return await self._pool.run(lambda db: reads.definition(db, workspace_id, name, version))
+    async def version(self, workspace_id: str, name: str, version: int | None) -> VersionRow | None:
+        return await self._pool.run(lambda db: reads.version(db, workspace_id, name, version))
 
-    async def definitions(self, workspace_id: str) -> list[str]:
-        return await self._pool.run(lambda db: reads.definitions(db, workspace_id))
+    async def definition_names(self, workspace_id: str) -> list[str]:
+        return await self._pool.run(lambda db: reads.definition_names(db, workspace_id))
 
     async def enlist(self, worker: WorkerRow) -> None:
         now = self.clock.now()
@@ -261,36 +260,3 @@ class PostgresStore:
                 "start(connection=…) needs a connection to the store's own database; this one "
                 "has no schema `stepwell`."
             ) from error
-
-
-async def _register(
-    db: asyncpg.Connection, workspace_id: str, definitions: Sequence[DefinitionRow], now: int
-) -> None:
-    names = {definition_limit(workspace_id, d.name): d.name for d in definitions}
-    if names:
-        await lock_names(db, {limit_name(key): True for key in names}, [])
-    # In order, so that processes that start at the same time do not wait for each other in turn.
-    await db.executemany(
-        """INSERT INTO definitions VALUES ($1, $2, $3, $4, $5, $6, $7, $8)
-           ON CONFLICT (workspace_id, name, version) DO UPDATE SET
-               kind = $4, program = $5, retention_seconds = $6, max_concurrent_runs = $7,
-               deadline_seconds = $8""",
-        [
-            (workspace_id, d.name, d.version, d.kind, d.program, d.retention_seconds,
-             d.max_concurrent_runs, d.deadline_seconds)
-            for d in sorted(definitions, key=lambda d: (d.name, d.version))
-        ],
-    )  # fmt: skip
-    if names:
-        await db.execute(
-            """UPDATE limits l SET capacity = coalesce(
-                   (SELECT max_concurrent_runs FROM definitions
-                    WHERE workspace_id = $3 AND name = g.name ORDER BY version DESC LIMIT 1), $4)
-               FROM unnest($1::text[], $2::text[]) AS g (key, name)
-               WHERE l.limit_key = g.key AND l.capacity IS NOT NULL""",
-            list(names),
-            list(names.values()),
-            workspace_id,
-            UNLIMITED,
-        )
-        await wake_queued(db, list(names), now, Committed([]))

@@ -30,7 +30,7 @@ from stepwell.stores.postgres.ending import Result, end_waits
 
 _WAITS = Columns(
     "run_id text", "key text", "seq integer", "kind text", "due_at bigint", "event text",
-    "term text", "match text", "child_run_id text", "created_at bigint",
+    "term text", "match text", "child_run_id text", "created_at bigint", "about text",
 )  # fmt: skip
 # A run and a wait of its own, with the time to look again at the latest, or with the run's fence.
 _PAIRS = Columns("run_id text", "key text", "number bigint")
@@ -47,15 +47,15 @@ async def open_waits(
     changes = [change for _, change in found]
     rows = await db.fetch(
         f"""INSERT INTO waits (run_id, key, workspace_id, seq, kind, due_at, event, term, match,
-                               child_run_id, created_at)
+                               child_run_id, created_at, about)
             SELECT g.run_id, g.key, (SELECT workspace_id FROM runs WHERE id = g.run_id), g.seq,
                    g.kind, g.due_at, g.event, coalesce(g.term, ''), g.match, g.child_run_id,
-                   g.created_at
+                   g.created_at, g.about
             FROM ({_WAITS.sql}) g ON CONFLICT DO NOTHING RETURNING run_id, key""",
         *_WAITS.pack(
             [
                 (c.held.run_id, c.key, c.seq, c.kind, c.due_at, c.event, c.term or None, c.match,
-                 c.child_run_id, c.created_at)
+                 c.child_run_id, c.created_at, c.about)
                 for c in changes
             ]
         ),

@@ -42,10 +42,11 @@ from stepwell.stores.sqlite.starting import start
 def apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
     """Apply the batch and make it durable, or raise and leave nothing."""
     with writing(db):
-        return _apply(db, batch)
+        return apply_within(db, batch)
 
 
-def _apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
+def apply_within(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
+    """The same within a transaction of the caller's."""
     if pair := start_with_claim(batch):
         claimed = start_and_take(db, *pair)
         if claimed is not None:

@@ -20,7 +20,7 @@ from stepwell.kernel.views import (
     step_from_wait,
     worker_from_row,
 )
-from stepwell.store import DefinitionRow, RunFilter
+from stepwell.store import RunFilter, VersionRow
 from stepwell.stores.sqlite.ending import slots_taken
 from stepwell.stores.sqlite.rows import all_rows, one, pack, reading, unpack
 
@@ -131,7 +131,7 @@ def steps(db: apsw.Connection, run_id: str) -> list[Step]:
         )
         waits = all_rows(
             db,
-            """SELECT seq, key, kind, created_at, ended_at FROM waits
+            """SELECT seq, key, kind, created_at, ended_at, about FROM waits
                WHERE run_id = ?1 AND key NOT IN (SELECT key FROM steps WHERE run_id = ?1)""",
             run_id,
         )
@@ -150,24 +150,27 @@ def workers(db: apsw.Connection, workspace_id: str, now: int) -> list[WorkerInfo
     return [worker_from_row(row, now) for row in rows]
 
 
-def definition(
+def version(
     db: apsw.Connection, workspace_id: str, name: str, version: int | None
-) -> DefinitionRow | None:
+) -> VersionRow | None:
     row = one(
         db,
-        """SELECT name, version, kind, program, retention_seconds, max_concurrent_runs,
-                  deadline_seconds FROM definitions
-           WHERE workspace_id = ?1 AND name = ?2 AND (?3 IS NULL OR version = ?3)
-           ORDER BY version DESC LIMIT 1""",
+        """SELECT v.name, v.version, v.kind, v.program, v.retention_seconds,
+                  v.max_concurrent_runs,
+                  v.deadline_seconds, v.revision, coalesce(d.enabled, 1)
+           FROM versions v LEFT JOIN definitions d
+             ON d.workspace_id = v.workspace_id AND d.name = v.name
+           WHERE v.workspace_id = ?1 AND v.name = ?2 AND (?3 IS NULL OR v.version = ?3)
+           ORDER BY v.version DESC LIMIT 1""",
         workspace_id,
         name,
         version,
     )
-    return None if row is None else DefinitionRow(*row)
+    return None if row is None else VersionRow(*row)
 
 
-def definitions(db: apsw.Connection, workspace_id: str) -> list[str]:
-    sql = "SELECT DISTINCT name FROM definitions WHERE workspace_id = ? ORDER BY name"
+def definition_names(db: apsw.Connection, workspace_id: str) -> list[str]:
+    sql = "SELECT DISTINCT name FROM versions WHERE workspace_id = ? ORDER BY name"
     return [row[0] for row in all_rows(db, sql, workspace_id)]
 
 

@@ -15,15 +15,16 @@ from stepwell.errors import InvalidInput, SchemaTooOld, StoreUnavailable, StoreU
 from stepwell.kernel.changes import Change, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
-from stepwell.kernel.limits import UNLIMITED, definition_limit
 from stepwell.kernel.run import Run, Step, WorkerInfo
-from stepwell.store import DefinitionRow, Notice, RunFilter, WorkerRow
+from stepwell.store import Notice, RunFilter, VersionRow, WorkerRow
 from stepwell.stores.migrations import migrations, pending
+from stepwell.stores.records import SqlRecords
 from stepwell.stores.sqlite import pruning, reads
 from stepwell.stores.sqlite.apply import apply
-from stepwell.stores.sqlite.ending import wake_queued
 from stepwell.stores.sqlite.line import Line
+from stepwell.stores.sqlite.registering import register
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, writing
+from stepwell.stores.sqlite.statements import SqliteStatements
 
 # How often another process's commits are looked for: a look costs a few microseconds.
 WATCH_SECONDS = 0.05
@@ -48,6 +49,7 @@ class SqliteStore:
         self._file: tuple[int, int] | None = None
         self._write = Line(self._connect, inline=inline)
         self._read = self._write if inline else Line(self._connect)
+        self.records = SqlRecords(SqliteStatements(self._read, self._write, clock))
         self._inline = inline
         self._watcher: asyncio.Task[None] | None = None
 
@@ -184,43 +186,20 @@ class SqliteStore:
     def announce(self, committed: Committed) -> None:
         """Nothing to do: the file itself tells."""
 
-    async def register(self, workspace_id: str, definitions: Sequence[DefinitionRow]) -> None:
+    async def register(self, workspace_id: str, definitions: Sequence[VersionRow]) -> None:
         now = self.clock.now()
 
         def work(db: apsw.Connection) -> None:
             with writing(db):
-                for d in definitions:
-                    run(
-                        db,
-                        "INSERT OR REPLACE INTO definitions VALUES (?, ?, ?, ?, ?, ?, ?, ?)",
-                        workspace_id, d.name, d.version, d.kind, d.program, d.retention_seconds,
-                        d.max_concurrent_runs, d.deadline_seconds,
-                    )  # fmt: skip
-                for name in {d.name for d in definitions}:
-                    key = definition_limit(workspace_id, name)
-                    run(
-                        db,
-                        """UPDATE limits SET capacity = coalesce(
-                               (SELECT max_concurrent_runs FROM definitions
-                                WHERE workspace_id = ? AND name = ?
-                                ORDER BY version DESC LIMIT 1), ?)
-                           WHERE limit_key = ? AND capacity IS NOT NULL""",
-                        workspace_id,
-                        name,
-                        UNLIMITED,
-                        key,
-                    )
-                    wake_queued(db, key, now, Committed([]))
+                register(db, workspace_id, definitions, now, Committed([]))
 
         await self._write.run(work)
 
-    async def definition(
-        self, workspace_id: str, name: str, version: int | None
-    ) -> DefinitionRow | None:
-        return await self._read.run(lambda db: reads.definition(db, workspace_id, name, version))
+    async def version(self, workspace_id: str, name: str, version: int | None) -> VersionRow | None:
+        return await self._read.run(lambda db: reads.version(db, workspace_id, name, version))
 
-    async def definitions(self, workspace_id: str) -> list[str]:
-        return await self._read.run(lambda db: reads.definitions(db, workspace_id))
+    async def definition_names(self, workspace_id: str) -> list[str]:
+        return await self._read.run(lambda db: reads.definition_names(db, workspace_id))
 
     async def enlist(self, worker: WorkerRow) -> None:
         now = self.clock.now()

@@ -21,14 +21,15 @@ def open_waits(db: apsw.Connection, found: list[tuple[int, OpenWait]], done: Com
     changes = [change for _, change in found]
     run_rows(
         db,
-        """WITH w (run_id, key, seq, kind, due_at, event, term, match, child, at) AS (VALUES {rows})
+        """WITH w (run_id, key, seq, kind, due_at, event, term, match, child, at, about)
+              AS (VALUES {rows})
            INSERT OR IGNORE INTO waits (run_id, key, workspace_id, seq, kind, due_at, event, term,
-                                        match, child_run_id, created_at)
+                                        match, child_run_id, created_at, about)
            SELECT w.run_id, w.key, r.workspace_id, w.seq, w.kind, w.due_at, w.event, w.term,
-                  w.match, w.child, w.at FROM w JOIN runs r ON r.id = w.run_id""",
+                  w.match, w.child, w.at, w.about FROM w JOIN runs r ON r.id = w.run_id""",
         [
             (c.held.run_id, c.key, c.seq, c.kind, c.due_at, c.event, c.term, c.match,
-             c.child_run_id, c.created_at)
+             c.child_run_id, c.created_at, c.about)
             for c in changes
         ],
     )  # fmt: skip

@@ -1,0 +1,131 @@
+"""Records that change seldom: definitions and what belongs to them, gates, secrets."""
+
+from __future__ import annotations
+
+from typing import Any, Literal
+
+import msgspec
+
+Source = Literal["publish", "sync", "proposal", "rollback", "import", "record"]
+ProposalStatus = Literal["pending", "approved", "rejected", "expired", "applied", "failed"]
+GateStatus = Literal["open", "approved", "denied", "expired", "void"]
+Decision = Literal["approve", "deny"]
+
+
+class DefinitionRecord(msgspec.Struct, frozen=True):
+    """A definition that is data, as it stands."""
+
+    name: str
+    # Counts the changes of this record; a change says which one it was made from.
+    serial: int
+    title: str
+    tags: list[str]
+    enabled: bool
+    # Of its current revision; None until something has been published.
+    hash: str | None
+    version: str | None
+    number: int
+    layout: Any
+    created_at: int
+    updated_at: int
+
+
+class DraftRecord(msgspec.Struct, frozen=True):
+    """An edit that has not been published; its document may be wrong in any way."""
+
+    definition: str
+    document: str
+    # Of the document as it was saved, for whoever edits it next.
+    etag: str
+    # The revision that it was made from.
+    base_hash: str | None
+    author: str
+    saved_at: int
+
+
+class RevisionRecord(msgspec.Struct, frozen=True):
+    """A document that a definition has had published; one record for each hash."""
+
+    definition: str
+    hash: str
+    number: int
+    version: str
+    source: Source
+    author: str
+    note: str
+    proposal_id: str | None
+    created_at: int
+    published_at: int
+
+
+class Review(msgspec.Struct, frozen=True):
+    """What somebody has decided about a proposal."""
+
+    reviewer: str
+    approve: bool
+    note: str
+    reviewed_at: int
+
+
+class ProposalRecord(msgspec.Struct, frozen=True):
+    """A change of a definition that somebody suggests."""
+
+    id: str
+    definition: str
+    status: ProposalStatus
+    expires_at: int
+    base_hash: str
+    operations: list[dict[str, Any]]
+    # What the definition would become.
+    document: str
+    hash: str
+    diff: dict[str, Any]
+    problems: list[dict[str, Any]]
+    note: str
+    author: str
+    created_at: int
+    review: Review | None = None
+    applied_at: int | None = None
+    error: str | None = None
+
+
+class GateDecision(msgspec.Struct, frozen=True):
+    """What one person has decided about a gate."""
+
+    decision: Decision
+    by: str
+    note: str
+    decided_at: int
+
+
+class GateRecord(msgspec.Struct, frozen=True):
+    """A decision that a run waits for."""
+
+    id: str
+    run_id: str
+    key: str
+    status: GateStatus
+    serial: int
+    definition: str
+    prompt: str
+    # What exactly is to be decided about, and the hash of that and of the run's revision.
+    subject: Any
+    subject_hash: str
+    created_at: int
+    deadline_at: int | None
+    on_timeout: Literal["approve", "deny", "fail"]
+    approvers: list[str]
+    required: int
+    decisions: list[GateDecision] = []
+    # Hashes of tokens that were given out and not used yet.
+    tokens: list[str] = []
+
+
+class SecretRecord(msgspec.Struct, frozen=True):
+    """A secret as it is stored: sealed with the key of that id."""
+
+    name: str
+    key_id: str
+    sealed: str
+    created_at: int
+    updated_at: int

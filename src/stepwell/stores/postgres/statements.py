@@ -1,0 +1,45 @@
+"""Statements for records on PostgreSQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import asyncpg
+
+from stepwell.kernel.changes import Change, Committed
+from stepwell.kernel.clock import Clock
+from stepwell.store import VersionRow
+from stepwell.stores.postgres.apply import apply_within
+from stepwell.stores.postgres.connections import Pool
+from stepwell.stores.postgres.registering import register
+from stepwell.stores.records import Statement, checked
+
+
+class PostgresStatements:
+    """Executes the statements that records are made of."""
+
+    def __init__(self, pool: Pool, clock: Clock) -> None:
+        self._pool = pool
+        self._clock = clock
+
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Sequence[Any]]:
+        rows: list[Any] = await self._pool.run(lambda db: db.fetch(sql, *values))
+        return rows
+
+    async def amend(
+        self, statements: Sequence[Statement], *, changes: Sequence[Change] = (),
+        workspace_id: str = "", version: VersionRow | None = None,
+    ) -> Committed:  # fmt: skip
+        async def work(db: asyncpg.Connection) -> Committed:
+            async with db.transaction():
+                # Runs and limits before records: the order that locks have everywhere.
+                done = await apply_within(db, changes) if changes else Committed([])
+                if version is not None:
+                    await register(db, workspace_id, [version], self._clock.now(), done)
+                for statement in statements:
+                    told = await db.execute(statement.sql, *statement.values)
+                    checked(statement, int(told.rpartition(" ")[2]))
+            return done
+
+        return await self._pool.run(work)

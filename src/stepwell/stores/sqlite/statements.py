@@ -1,0 +1,53 @@
+"""Statements for records on SQLite."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from functools import lru_cache
+from typing import Any
+
+import apsw
+
+from stepwell.kernel.changes import Change, Committed
+from stepwell.kernel.clock import Clock
+from stepwell.store import VersionRow
+from stepwell.stores.records import Statement, checked
+from stepwell.stores.sqlite.apply import apply_within
+from stepwell.stores.sqlite.line import Line
+from stepwell.stores.sqlite.registering import register
+from stepwell.stores.sqlite.rows import all_rows, run, writing
+
+
+class SqliteStatements:
+    """Executes the statements that records are made of."""
+
+    def __init__(self, read: Line, write: Line, clock: Clock) -> None:
+        self._read = read
+        self._write = write
+        self._clock = clock
+
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Sequence[Any]]:
+        return await self._read.run(lambda db: all_rows(db, _own(sql), *values))
+
+    async def amend(
+        self, statements: Sequence[Statement], *, changes: Sequence[Change] = (),
+        workspace_id: str = "", version: VersionRow | None = None,
+    ) -> Committed:  # fmt: skip
+        def work(db: apsw.Connection) -> Committed:
+            with writing(db):
+                done = apply_within(db, changes) if changes else Committed([])
+                if version is not None:
+                    register(db, workspace_id, [version], self._clock.now(), done)
+                for statement in statements:
+                    run(db, _own(statement.sql), *statement.values)
+                    checked(statement, db.changes())
+            return done
+
+        return await self._write.run(work)
+
+
+@lru_cache(maxsize=256)
+def _own(sql: str) -> str:
+    """The statement with its parameters as SQLite numbers them."""
+    return re.sub(r"\$(\d+)", r"?\1", sql)
