@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Iterable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
 from typing import Any, Unpack
 
-from stepwell.catalog import check_url, store_for
+from stepwell.catalog import check_url, node_types, store_for
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.ending import Endings
+from stepwell.engine.graph_runs import GraphProgram
+from stepwell.engine.node_call import NodeHost
+from stepwell.engine.program import Program
 from stepwell.engine.pruner import prune_once
+from stepwell.engine.revisions import Revisions
 from stepwell.engine.starting import Starter, StartOptions
+from stepwell.engine.vault import Vault
 from stepwell.engine.worker import Worker
 from stepwell.engine.writer import Writer
 from stepwell.errors import (
@@ -36,38 +41,17 @@ from stepwell.kernel.names import (
     no_such_run,
 )
 from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
+from stepwell.kernel.sealing import Keyring
 from stepwell.kernel.states import TRANSITIONS
-from stepwell.sdk.workflow import Workflow, registry
+from stepwell.keys import keyring_for
+from stepwell.run_handle import RunHandle
+from stepwell.sdk.workflow import Workflow, functions_by_name, registry
 from stepwell.settings import Settings
 from stepwell.store import RunFilter, Store
 
 MAX_PAGE = 1000
 # How many steps the error names when there is none of that key.
 MAX_SHOWN = 10
-
-
-class RunHandle:
-    """A run that was started."""
-
-    # The run's id.
-    id: str
-    # False when an earlier start with the same idempotency key made the run.
-    created: bool
-
-    def __init__(
-        self, stepwell: Stepwell, run_id: str, created: bool, *, committed: bool = True
-    ) -> None:
-        self._stepwell = stepwell
-        self._new = created and committed
-        self.id = run_id
-        self.created = created
-
-    async def result(self, timeout: Duration | None = None) -> Any:
-        """The run's output; raises RunFailed, RunCancelled or RunTimedOut, or TimeoutError."""
-        return await self._stepwell._result(self.id, timeout, new=self._new)
-
-    def __repr__(self) -> str:
-        return f"<run {self.id}>"
 
 
 class Stepwell:
@@ -78,6 +62,7 @@ class Stepwell:
         url: str | None = None,
         workflows: Iterable[Workflow] = (),
         *,
+        functions: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]] = (),
         workspace: str = "default",
         settings: Settings | None = None,
         store: Store | None = None,
@@ -87,6 +72,7 @@ class Stepwell:
 
         `url` names the store, the setting STEPWELL_STORE unless said. `workflows` are those that
         its workers execute; without any it can still start, signal and look at runs of others.
+        `functions` are what nodes of type `python` may call, by their names.
         Definitions, runs and events of one `workspace` do not see those of another. `settings`,
         a `stepwell.settings.Settings`, are read from the environment unless given. `store` and
         `ids` are for tests.
@@ -96,19 +82,23 @@ class Stepwell:
         if store is None:
             named = check_url(self._settings.store, "STEPWELL_STORE") if url is None else url
             store = store_for(named, clock)
+            url = named
         self.store = store
+        self._url = url
         self._workspace = check_text(workspace, "A workspace's name")
         if "/" in workspace:
             raise InvalidName(f"A workspace's name has no '/'; {workspace!r} has.")
         self._ids = ids or Ids(clock)
         self._workflows = registry(workflows)
+        self._functions = functions_by_name(functions)
         self._endings = Endings(self.store)
         self._dispatcher = Dispatcher(self.store, self._endings)
         self._writer = Writer(self.store, self._dispatcher.heard)
         self._used = False
         self._definitions = rows = [found.row() for found in self._workflows.values()]
+        self._revisions = Revisions(self.store.records, self._workspace, node_types)
         self._starter = Starter(
-            self.store, clock, self._ids, self._workspace, rows,
+            self.store, clock, self._ids, self._workspace, rows, self._revisions,
             self._settings.max_retention_seconds, self._settings.max_result_bytes,
         )  # fmt: skip
 
@@ -211,7 +201,12 @@ class Stepwell:
         # As much time again as it had, if it had any.
         if origin.deadline_at is not None and origin.deadline_at > origin.created_at:
             options["deadline"] = origin.deadline_at - origin.created_at
-        change = await self._starter.prepare(origin.definition, input, **options)
+        pinned = None
+        if origin.revision is not None and version is None:
+            pinned = await self._starter.version_of(origin.revision, origin.version)
+        change = await self._starter.prepare(
+            origin.definition, input, trigger=origin.trigger, pinned=pinned, **options
+        )
         change.forked_from = origin.id
         return change
 
@@ -338,7 +333,7 @@ class Stepwell:
         self._writer.check_open()
         worker = Worker(
             self.store, self._writer, self._starter, self._ids, self._workspace,
-            {found.program: found for found in self._workflows.values()},
+            {found.program: found for found in self._programs()},
             concurrency=check_count(concurrency, "concurrency"),
             lease_seconds=lease_seconds(lease),
             grace_seconds=seconds(grace, "grace"),
@@ -352,6 +347,24 @@ class Stepwell:
         finally:
             self._dispatcher.workers.remove(worker)
             await worker.stop()
+
+    def _programs(self) -> list[Program]:
+        return [*self._workflows.values(), self._graphs()]
+
+    def _graphs(self) -> GraphProgram:
+        """What executes runs of graphs."""
+        settings = self._settings
+        vault = Vault(self.store.records, self._workspace, self.keyring(), self.store.clock)
+        host = NodeHost(
+            self.store.records, vault, self._ids, self.store.clock, self._workspace,
+            self._functions, allow_private=settings.http_allow_private, folder=settings.folder,
+            environment=settings.environment,
+        )  # fmt: skip
+        return GraphProgram(self._revisions, host)
+
+    def keyring(self, *, make: bool = False) -> Keyring | None:
+        """The keys that secrets are sealed with, if there are any; made if that is possible."""
+        return keyring_for(self._settings, self._url, make=make)
 
     async def prune(self) -> int:
         """Delete runs whose retention has passed, as workers do too; how many there were."""

@@ -1,15 +1,21 @@
-"""Finding parts by name: for now, stores by the scheme of their URL."""
+"""Finding parts by name: stores by the scheme of their URL, node types by looking around."""
 
 from __future__ import annotations
 
+import pkgutil
+from functools import cache
 from importlib import import_module
 from types import ModuleType
+from typing import TYPE_CHECKING
 
 from stepwell.errors import StoreUrlInvalid
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.names import show
 from stepwell.kernel.urls import shown_url, split_url
 from stepwell.store import Store
+
+if TYPE_CHECKING:
+    from stepwell.node import NodeTypes
 
 _SCHEMES = ("sqlite", "postgresql", "postgres")
 _EXAMPLES = "Use sqlite:///file.db or postgresql://user@host/database."
@@ -62,6 +68,33 @@ def store_for(url: str, clock: Clock) -> Store:
     else:
         store = postgres("stepwell.stores.postgres").PostgresStore(url, clock)
     return store
+
+
+# Other names of the nodes that the language itself has.
+_CONTROL_ALIASES = {"control_condition": "condition", "control_loop": "loop"}
+NODE_GROUP = "stepwell.nodes"
+
+
+@cache
+def node_types() -> NodeTypes:
+    """All node types: those of the folder `nodes`, and those that other packages bring.
+
+    Loaded when a graph is first looked at: a process that has none pays nothing.
+    """
+    folder = import_module("stepwell.nodes")
+    names = [each.name for each in pkgutil.iter_modules(folder.__path__)]
+    modules = [import_module(f"stepwell.nodes.{name}") for name in names]
+    metadata = import_module("importlib.metadata")
+    modules += [entry.load() for entry in metadata.entry_points(group=NODE_GROUP)]
+    contract = import_module("stepwell.node")
+    found = [
+        value
+        for module in modules
+        for value in vars(module).values()
+        if isinstance(value, contract.NodeType)
+    ]
+    types: NodeTypes = contract.NodeTypes(found, _CONTROL_ALIASES)
+    return types
 
 
 def postgres(module: str) -> ModuleType:

@@ -52,6 +52,18 @@ class InputTooLarge(InvalidInput):
     code = "input_too_large"
 
 
+class InputInvalid(InvalidInput):
+    """A run's input does not fit the schema of its definition; `details["problems"]` has all."""
+
+    code = "input_invalid"
+
+
+class SecretKeyInvalid(InvalidInput):
+    """The key that seals secrets is missing, malformed, or not the one they were sealed with."""
+
+    code = "secret_key_invalid"
+
+
 class ResultNotSerialisable(StepwellError):
     """What a step or a run returned cannot be written as JSON."""
 
@@ -68,6 +80,18 @@ class UnknownDefinition(StepwellError):
     """No definition of that name was ever registered in this store."""
 
     code = "unknown_definition"
+
+
+class RevisionNotFound(StepwellError):
+    """There is no document with that hash, or the definition never had it."""
+
+    code = "revision_not_found"
+
+
+class DefinitionDisabled(StepwellError):
+    """The definition is disabled: nothing starts runs of it."""
+
+    code = "definition_disabled"
 
 
 class DuplicateDefinition(StepwellError):

@@ -25,15 +25,12 @@ from pydantic import BaseModel, ConfigDict
 
 from stepwell.errors import ConfigInvalid
 from stepwell.graph.problems import Problems, below
+from stepwell.graph.refs import Inserted as Inserted
 from stepwell.graph.refs import may_refer
 from stepwell.kernel.durations import Duration, seconds
 
 # How pydantic calls what is wrong, and how the checks of definitions do.
 _CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
-
-
-class Inserted(str):
-    """Text that a reference has put into another: data, whatever it looks like."""
 
 
 class NodeConfig(BaseModel):
@@ -179,6 +176,17 @@ class NodeType:
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the config."""
         return self.config.model_json_schema()
+
+
+class NodeTypes:
+    """All types that a process knows."""
+
+    def __init__(self, types: Iterable[NodeType], aliases: Mapping[str, str]) -> None:
+        self.by_name = {each.name: each for each in types}
+        # Names that types have elsewhere, and what they are called here.
+        self.aliases = dict(aliases) | {
+            alias: each.name for each in self.by_name.values() for alias in each.aliases
+        }
 
 
 def _refers(config: Any, loc: tuple[int | str, ...]) -> bool:

@@ -4,12 +4,17 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from stepwell.errors import InvalidInput
 from stepwell.kernel.codec import MAX_RESULT_BYTES
 from stepwell.kernel.durations import seconds
 
+# Variables that commands of nodes need to work at all. Whatever else this process was given,
+# keys and passwords among it, is none of their business.
+_PASSED_ON = (
+    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
+)  # fmt: skip
 DEFAULT_STORE = "sqlite:///.stepwell/stepwell.db"
 
 
@@ -23,6 +28,16 @@ class Settings:
     max_retention_seconds: float = 365 * 86_400
     # STEPWELL_MAX_RESULT_BYTES: the largest input, payload or output, as JSON.
     max_result_bytes: int = MAX_RESULT_BYTES
+    # STEPWELL_FOLDER: where commands of shell nodes are executed, and what scripts can read.
+    folder: str = "."
+    # STEPWELL_HTTP_ALLOW_PRIVATE: set to 1, nodes may send requests to private addresses.
+    http_allow_private: bool = False
+    # STEPWELL_SECRET_KEY: the key that seals secrets, in base64; older ones after it, by commas.
+    secret_key: str | None = None
+    # STEPWELL_SECRET_KEY_FILE: a file with such keys instead; on SQLite there is one by the store.
+    secret_key_file: str | None = None
+    # What commands of nodes see of the environment.
+    environment: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
     def read(cls, environ: Mapping[str, str] | None = None) -> Settings:
@@ -38,4 +53,16 @@ class Settings:
                     f"STEPWELL_MAX_RESULT_BYTES must be a number of bytes, not {size!r}."
                 )
             found["max_result_bytes"] = int(size)
+        for name in ("folder", "secret_key", "secret_key_file"):
+            if value := source.get(f"STEPWELL_{name.upper()}"):
+                found[name] = value
+        found["http_allow_private"] = _flag(source, "STEPWELL_HTTP_ALLOW_PRIVATE")
+        found["environment"] = {name: source[name] for name in _PASSED_ON if name in source}
         return cls(**found)  # type: ignore[arg-type]
+
+
+def _flag(source: Mapping[str, str], name: str) -> bool:
+    value = source.get(name, "")
+    if value not in ("", "0", "1"):
+        raise InvalidInput(f"{name} must be 1 or 0, not {value!r}.")
+    return value == "1"

@@ -22,10 +22,13 @@ from typing import Any, Protocol
 
 import msgspec
 
+from stepwell.graph.definition import Definition
 from stepwell.kernel.changes import Change, Committed, SendSignal, StartRun
 from stepwell.kernel.clock import SECOND, Clock
+from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.ids import lowest_id
+from stepwell.kernel.programs import GRAPH_PROGRAM
 from stepwell.kernel.records import (
     DefinitionRecord,
     DraftRecord,
@@ -35,6 +38,9 @@ from stepwell.kernel.records import (
     SecretRecord,
 )
 from stepwell.kernel.run import Run, Step, WorkerInfo
+
+# How long runs are kept that need not be.
+EPHEMERAL_RETENTION: Duration = "1h"
 
 
 class VersionRow(msgspec.Struct):
@@ -50,6 +56,24 @@ class VersionRow(msgspec.Struct):
     # The hash of its document, if the definition is data.
     revision: str | None = None
     enabled: bool = True
+
+
+def graph_version(definition: Definition, number: int, revision: str) -> VersionRow:
+    """The version of a definition that is data."""
+    policy = definition.policy
+    retention = EPHEMERAL_RETENTION if policy.ephemeral else None
+    if policy.retention is not None:
+        retention = policy.retention
+    return VersionRow(
+        name=definition.name,
+        version=number,
+        kind="graph",
+        program=GRAPH_PROGRAM,
+        retention_seconds=None if retention is None else int(seconds(retention)),
+        max_concurrent_runs=policy.max_concurrent_runs,
+        deadline_seconds=None if policy.timeout is None else seconds(policy.timeout),
+        revision=revision,
+    )
 
 
 class Amendment(msgspec.Struct):

@@ -9,12 +9,14 @@ from typing import Any
 import pytest
 
 from stepwell import RunFailed, workflow
-from stepwell.engine.graph_program import Interpreter, NodeCall
+from stepwell.engine.graph_program import Interpreter
+from stepwell.engine.node_call import NodeCall
 from stepwell.errors import NonRetryable
 from stepwell.graph.check import check
 from stepwell.graph.parse import parse
 from stepwell.graph.problems import Problems
 from stepwell.graph.scope import Scope
+from stepwell.kernel.masking import Masking
 from stepwell.testing.crash import vanish
 from tests.conftest import World
 from tests.engine.support import eventually, flowing, until
@@ -27,6 +29,7 @@ class Kind:
 
     verbatim: frozenset[str] = frozenset()
     acts = True
+    timeout = None
 
     def __init__(self, act: Any) -> None:
         self.act = act
@@ -46,7 +49,7 @@ async def say(call: NodeCall) -> Any:
 
 async def fail(call: NodeCall) -> Any:
     calls[call.key] += 1
-    if call.context.attempt > call.config().get("times", 99):
+    if call.durably.attempt > call.config().get("times", 99):
         return "at last"
     raise ValueError(f"{call.key} failed")
 
@@ -57,17 +60,36 @@ async def hang(call: NodeCall) -> Any:
 
 
 async def nap(call: NodeCall) -> Any:
-    await call.context.sleep(call.key, call.config()["duration"])
+    await call.durably.sleep(call.key, call.config()["duration"])
 
 
 async def event(call: NodeCall) -> Any:
-    return await call.context.wait_for_event(call.key, call.config()["event"])
+    return await call.durably.wait_for_event(call.key, call.config()["event"])
 
 
 KINDS: Any = {
     "say": Kind(say), "fail": Kind(fail), "hang": Kind(hang), "nap": Durable(nap),
     "event": Durable(event),
 }  # fmt: skip
+
+
+class Vault:
+    """There are no secrets here."""
+
+    masking = Masking()
+
+    async def secrets(self) -> dict[str, str]:
+        return {}
+
+    def masked(self, error: Exception) -> Exception:
+        return error
+
+
+class Host:
+    vault = Vault()
+
+
+HOST: Any = Host()
 
 
 @pytest.fixture(autouse=True)
@@ -97,7 +119,7 @@ def graph(nodes: list[Any], edges: Any = (), **fields: Any) -> Any:
     @workflow(name="graph")
     async def body(ctx: Any, input: Any) -> Any:
         ctx.rest_in_branches()
-        interpreter = Interpreter(ctx, KINDS, max_steps=definition.policy.max_steps)
+        interpreter = Interpreter(ctx, KINDS, HOST, max_steps=definition.policy.max_steps)
         return await interpreter.run(plan, Scope({"input": input, "trigger": {}, "run": {}}))
 
     return body

@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from concurrent.futures import Executor
 from datetime import datetime
 from typing import Any
 
 import msgspec
 
+from stepwell.engine.awaiting import Awaiting
 from stepwell.engine.calls import current_step
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_child_failure, describe_failure
-from stepwell.engine.journaling import Journaling, WaitOutcome, anchor, value_of
+from stepwell.engine.journaling import WaitOutcome, anchor, value_of
 from stepwell.engine.starting import Starter
 from stepwell.engine.stepcall import OnUnknown, StepCall, entry_of
 from stepwell.errors import (
@@ -21,27 +22,25 @@ from stepwell.errors import (
     InvalidInput,
     StepwellError,
     StoreUnavailable,
-    WaitTimedOut,
 )
 from stepwell.kernel.changes import Change, OpenWait, RecordStep, StartRun, WaitRow
-from stepwell.kernel.clock import SECOND, moment, sleep, to_micros
+from stepwell.kernel.clock import moment, sleep
 from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, seconds
-from stepwell.kernel.matching import check_match, term_of
-from stepwell.kernel.names import check_text, check_time
+from stepwell.kernel.names import check_text
 from stepwell.kernel.retry import Retry
 from stepwell.kernel.states import SETTLED
+from stepwell.store import VersionRow
 
 
-class Context(Journaling):
+class Context(Awaiting):
     """Handed to every program as `ctx`. Each operation is journaled under its name."""
 
     def __init__(
         self, execution: Execution, starter: Starter, threads: Executor,
         retry: Retry, max_result_bytes: int,
     ) -> None:  # fmt: skip
-        super().__init__(execution)
-        self._starter = starter
+        super().__init__(execution, starter)
         self._threads = threads
         self._retry = retry
         self._max_result_bytes = max_result_bytes
@@ -134,93 +133,6 @@ class Context(Journaling):
             execution.skip(key, seq, "step", work.started_at, unknown=once)
             raise
 
-    # -- time ----------------------------------------------------------------------------
-
-    async def sleep(self, name: str, duration: Duration) -> None:
-        """Sleep durably; no process is held meanwhile."""
-        wanted = seconds(duration, f"The duration of sleep {name!r}")
-        await self._sleep(name, self._execution.clock.now() + int(wanted * SECOND))
-
-    async def sleep_until(self, name: str, at: datetime) -> None:
-        """Sleep until a moment; a naive datetime is taken as UTC."""
-        await self._sleep(name, to_micros(check_time(at, f"The time of sleep_until {name!r}")))
-
-    async def _sleep(self, name: str, due_at: int) -> None:
-        key, seq = self._begin(name)
-        execution = self._execution
-        entry = execution.entry(key, "sleep")
-        if entry is None:
-            opening = OpenWait(
-                execution.held, key, seq, "sleep", execution.clock.now(), due_at=due_at
-            )
-            with self._giving_up(key, seq, "sleep"):
-                entry = await self._wait(opening, lambda row: ("completed", None, None))
-                await self._settled(entry)
-        else:
-            await self._replay(entry)
-
-    # -- events --------------------------------------------------------------------------
-
-    async def wait_for_event(
-        self, name: str, event: str | None = None, *, match: Mapping[str, Any] | None = None,
-        timeout: Duration | None = None, lookback: Duration | None = None,
-        raise_on_timeout: bool = False,
-    ) -> Any:  # fmt: skip
-        """Wait for a signal or event; its payload, or None after the timeout.
-
-        `event` is the type to wait for, the name of the wait unless said. Events of the workspace
-        count from the moment of the wait on, with `lookback` also from so long before, up to
-        7 days; signals to this run are kept until a wait takes them. As a payload may be None
-        too, `raise_on_timeout` raises WaitTimedOut instead.
-        """
-        key, seq = self._begin(name)
-        execution = self._execution
-        entry = execution.entry(key, "event")
-        if entry is None:
-            now = execution.clock.now()
-            wanted = None if match is None else check_match(match, f"The match of {key!r}")
-            opening = OpenWait(
-                execution.held, key, seq, "event", now,
-                due_at=_later(now, timeout, f"The timeout of {key!r}"),
-                event=check_text(event if event is not None else name, "An event's type"),
-                match=None if wanted is None else encode(wanted, "A match"),
-                term=term_of(wanted) if wanted is not None else "",
-                since=None
-                if lookback is None
-                else now - int(seconds(lookback, f"The lookback of {key!r}") * SECOND),
-            )  # fmt: skip
-            with self._giving_up(key, seq, "event"):
-                entry = await self._wait(opening, _event_outcome)
-                await self._settled(entry)
-        else:
-            await self._replay(entry)
-        if entry.status == "timed_out":
-            if raise_on_timeout:
-                raise WaitTimedOut(f"No event came for {key!r} in time.", step=key)
-            return None
-        return value_of(entry)
-
-    async def emit(
-        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
-    ) -> None:
-        """Emit an event of the workspace; with `once`, the first of that type and key wins."""
-        check_text(type, "An event's type")
-        journal_key, seq = self._begin_own(f"emit:{type}")
-        execution = self._execution
-        entry = execution.entry(journal_key, "emit")
-        if entry is not None:
-            await self._replay(entry)
-            return
-        with self._giving_up(journal_key, seq, "emit"), self._at_work():
-            change = self._starter.event(type, payload, key, once)
-            change.held = execution.held
-            now = execution.clock.now()
-            record = RecordStep(
-                execution.held, journal_key, seq, "emit", "completed", 1, None, None, now, now
-            )
-            await execution.record(change, record)
-            await self._settled(entry_of(record))
-
     # -- children ------------------------------------------------------------------------
 
     async def start_child(
@@ -294,13 +206,28 @@ class Context(Journaling):
                     definition,
                     input,
                     parent_run_id=self.run_id,
-                    parent_deadline_at=self._execution.claimed.deadline_at,
+                    parent_deadline_at=self.claimed.deadline_at,
+                    trigger=self._starts_child(),
+                    pinned=await self._own_version(definition, options),
                     **options,
                 )
                 child.held = self._execution.held
                 return child
             except StoreUnavailable:  # no answer is no refusal: ask again, record nothing
                 await sleep(self._execution.clock, 0.5)
+
+    def _starts_child(self) -> dict[str, Any]:
+        """What started a child; whether anybody looks after it is as with its parent."""
+        own = msgspec.json.decode(self.claimed.trigger) if self.claimed.trigger else {}
+        inherited = {key: own[key] for key in ("auto_advance",) if key in own}
+        return {"type": "run", "run_id": self.run_id, **inherited}
+
+    async def _own_version(self, definition: str, options: dict[str, Any]) -> VersionRow | None:
+        """A run of data that starts its own definition starts the revision it has itself."""
+        claimed = self.claimed
+        if claimed.revision is None or definition != claimed.definition or "version" in options:
+            return None
+        return await self._starter.version_of(claimed.revision, claimed.version)
 
     def _child_wait(self, key: str, seq: int, child_run_id: str) -> OpenWait:
         execution = self._execution
@@ -374,10 +301,6 @@ class ChildHandle:
         return await self._context._child_result(self._key, self.id)
 
 
-def _event_outcome(row: WaitRow) -> tuple[str, str | None, str | None]:
-    return ("timed_out" if row.result is None else "completed", row.result, None)
-
-
 def _child_outcome(key: str, opening: OpenWait) -> WaitOutcome:
     def outcome(row: WaitRow) -> tuple[str, str | None, str | None]:
         assert row.result is not None
@@ -388,7 +311,3 @@ def _child_outcome(key: str, opening: OpenWait) -> WaitOutcome:
         return "failed", None, describe_child_failure(status, opening.child_run_id, error, key)
 
     return outcome
-
-
-def _later(now: int, duration: Duration | None, what: str) -> int | None:
-    return None if duration is None else now + int(seconds(duration, what) * SECOND)

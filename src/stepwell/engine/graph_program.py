@@ -10,14 +10,16 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
 from typing import Any, Protocol
 
 import msgspec
 
+from stepwell.engine.branches import all_of, called_off, race
 from stepwell.engine.context import Context
 from stepwell.engine.failures import describe_failure
+from stepwell.engine.node_call import NodeCall, NodeHost
 from stepwell.errors import (
     ContextMisuse,
     ItemsInvalid,
@@ -30,6 +32,7 @@ from stepwell.errors import (
 )
 from stepwell.graph.conditions import holds, looks_at_item
 from stepwell.graph.decide import Fail, Run, State, fails_run, failures, judge
+from stepwell.graph.definition import RetryPolicy
 from stepwell.graph.plan import Plan, PlanEdge, PlanNode
 from stepwell.graph.refs import resolve
 from stepwell.graph.scope import Scope, StepView
@@ -44,21 +47,6 @@ DEFAULT_ITERATIONS = 100
 _OF_THE_RUN = (StepBudgetExceeded, JournalMismatch, ContextMisuse)
 
 
-class NodeCall:
-    """One execution of a node: where it stands, and what its references see."""
-
-    def __init__(self, context: Context, node: PlanNode, key: str, scope: Scope) -> None:
-        self.context = context
-        self.node = node
-        self.key = key
-        self._scope = scope
-
-    def config(self) -> dict[str, Any]:
-        """The config with its references resolved."""
-        found: dict[str, Any] = resolve(self.node.config, self._scope)
-        return found
-
-
 class Executable(Protocol):
     """A type of node, as the interpreter sees it."""
 
@@ -68,7 +56,12 @@ class Executable(Protocol):
         ...
 
     @property
-    def act(self) -> Callable[[NodeCall], Awaitable[Any]]: ...
+    def timeout(self) -> float | None:
+        """How long it may take if the node itself does not say."""
+        ...
+
+    @property
+    def act(self) -> Callable[[Any], Awaitable[Any]]: ...
 
 
 class _Returned(BaseException):
@@ -83,11 +76,12 @@ class Interpreter:
     """Executes one run of a graph."""
 
     def __init__(
-        self, context: Context, kinds: Mapping[str, Executable], *, max_steps: int,
-        retry: Retry = ONCE,
+        self, context: Context, kinds: Mapping[str, Executable], host: NodeHost, *,
+        max_steps: int, retry: Retry = ONCE,
     ) -> None:  # fmt: skip
         self.context = context
         self._kinds = kinds
+        self._host = host
         self._max_steps = max_steps
         self._steps = 0
         self._retry = retry
@@ -112,16 +106,59 @@ class Interpreter:
             return holds(node.conditions["expression"], scope)
         if node.type == "return":
             raise _Returned(resolve(node.config, scope).get("value"))
+        kind = self._kinds.get(node.type)
+        if kind is not None and kind.acts:
+            return await self._step(node, kind, key, scope)
+        work = self._durably(node, kind, key, scope)
+        if node.timeout is None:
+            return await work
+        in_time, output = await race(work, self.context.sleep(f"{key}.timeout", node.timeout))
+        if in_time:
+            return output
+        raise StepTimedOut(f"{key!r} took longer than {node.timeout:g} s.", step=key)
+
+    async def _step(self, node: PlanNode, kind: Executable, key: str, scope: Scope) -> Any:
+        """Execute a node that acts, as one step."""
+        call = NodeCall(self.context, node, key, scope, self._host)
+        limit = kind.timeout if node.timeout is None else node.timeout
+        return await self.context.step(
+            key, self._act, kind, call, retry=self._retry_of(node), timeout=limit
+        )
+
+    async def _act(self, kind: Executable, call: NodeCall) -> Any:
+        """What a step of a graph does: secrets go in here, and do not come out."""
+        vault = self._host.vault
+        call.reveal(await vault.secrets())
+        try:
+            output = await kind.act(call)
+        except Exception as error:
+            masked = vault.masked(error)
+            if masked is error:
+                raise
+            raise masked from None
+        return vault.masking.value(output)
+
+    async def _durably(
+        self, node: PlanNode, kind: Executable | None, key: str, scope: Scope
+    ) -> Any:
+        """Execute a node that itself steps, sleeps and waits."""
         if node.type == "loop":
             return await self._loop(node, key, scope)
         if node.type == "parallel":
             return await self._parallel(node, key, scope)
-        kind = self._kinds[node.type]
-        call = NodeCall(self.context, node, key, scope)
-        if not kind.acts:
-            return await kind.act(call)
-        retry = self._retry if node.retry is None else Retry(**msgspec.structs.asdict(node.retry))
-        return await self.context.step(key, kind.act, call, retry=retry, timeout=node.timeout)
+        assert kind is not None
+        retry, failures = self._retry_of(node), 0
+        while True:
+            try:
+                return await kind.act(NodeCall(self.context, node, key, scope, self._host))
+            except StepwellError as error:
+                failures += 1
+                if isinstance(error, _OF_THE_RUN) or not retry.allows(error, failures):
+                    raise
+            await self.context.sleep(f"{key}.retry", retry.delay(failures, 0.5))
+
+    def _retry_of(self, node: PlanNode) -> Retry:
+        return self._retry if node.retry is None else policy_of(node.retry)
 
     async def _loop(self, node: PlanNode, key: str, scope: Scope) -> Any:
         assert node.body is not None
@@ -152,7 +189,7 @@ class Interpreter:
             _Level(self, plan, Scope({}, scope), f"{key}.{branch_id}.").run
             for branch_id, plan in branches.items()
         ]
-        return dict(zip(branches, await _all(levels, len(levels)), strict=True))
+        return dict(zip(branches, await all_of(levels, len(levels)), strict=True))
 
     async def each(self, node: PlanNode, key: str, scope: Scope) -> tuple[list[Any], Any]:
         """Execute a node for each item of its list; outputs where their items were, and errors."""
@@ -185,7 +222,7 @@ class Interpreter:
                 return None
 
         calls = [partial(one, index, item) for index, item in enumerate(items)]
-        outputs = await _all(calls, each.concurrency)
+        outputs = await all_of(calls, each.concurrency)
         if not errors:
             return outputs, None
         listed = [{"index": index, **errors[index]} for index in sorted(errors)]
@@ -253,13 +290,7 @@ class _Level:
 
     async def _call_off(self) -> None:
         """The level has ended before some of its nodes: they are given up."""
-        for task in self._tasks:
-            task.cancel()
-        if self._tasks:
-            await asyncio.wait(self._tasks)
-            for task in self._tasks:
-                if not task.cancelled():
-                    task.exception()
+        await called_off(self._tasks)
         self._tasks = {}
 
     # -- one node ------------------------------------------------------------------------
@@ -351,30 +382,6 @@ def described(error: StepwellError, key: str) -> dict[str, Any]:
     return {"type": found["type"], "message": found["message"], "step": found["step"] or key}
 
 
-async def _all(calls: Sequence[Callable[[], Awaitable[Any]]], most: int) -> list[Any]:
-    """The results of all calls, at most so many of them at a time; the first error ends all."""
-    results: list[Any] = [None] * len(calls)
-    left = iter(enumerate(calls))
-
-    async def work() -> None:
-        for index, call in left:
-            results[index] = await call()
-
-    if most == 1 or len(calls) <= 1:
-        await work()
-        return results
-    loop = asyncio.get_running_loop()
-    tasks = [loop.create_task(work()) for _ in range(min(most, len(calls)))]
-    try:
-        done, _ = await asyncio.wait(tasks, return_when=asyncio.FIRST_EXCEPTION)
-        for task in tasks:
-            if task in done:
-                task.result()
-    finally:
-        for task in tasks:
-            task.cancel()
-        await asyncio.wait(tasks)
-        for task in tasks:
-            if not task.cancelled():
-                task.exception()
-    return results
+def policy_of(written: RetryPolicy) -> Retry:
+    """A retry policy as it was written in a document."""
+    return Retry(**msgspec.structs.asdict(written))

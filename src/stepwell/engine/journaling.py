@@ -14,7 +14,7 @@ from stepwell.engine.execution import Execution
 from stepwell.engine.failures import recorded_failure
 from stepwell.engine.stepcall import entry_of
 from stepwell.errors import ContextMisuse
-from stepwell.kernel.changes import Change, JournalRow, OpenWait, RecordStep, WaitRow
+from stepwell.kernel.changes import Change, ClaimedRun, JournalRow, OpenWait, RecordStep, WaitRow
 from stepwell.kernel.codec import MAX_RESULT_BYTES, decode, encode
 from stepwell.kernel.names import check_step_name, is_repeated
 
@@ -88,6 +88,15 @@ class Journaling:
             raise
         finally:
             self._children.pop(key, None)
+
+    @property
+    def claimed(self) -> ClaimedRun:
+        """The run as it was claimed."""
+        return self._execution.claimed
+
+    def waits_for(self, key: str) -> bool:
+        """Whether the run has a wait of that key since before its program was begun."""
+        return key in self._execution.waits.rows
 
     def rest_in_branches(self) -> None:
         """Say that the program only ever waits for its branches, and they only durably."""

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from stepwell.errors import InvalidInput, UnknownDefinition
+from stepwell.engine.revisions import Revisions
+from stepwell.errors import DefinitionDisabled, InvalidInput, UnknownDefinition
 from stepwell.kernel.changes import EmitEvent, SendSignal, StartRun
 from stepwell.kernel.clock import SECOND, Clock, to_micros
 from stepwell.kernel.codec import encode
@@ -15,7 +16,7 @@ from stepwell.kernel.ids import Ids
 from stepwell.kernel.limits import definition_limit, key_limit
 from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_text
 from stepwell.kernel.programs import code_program
-from stepwell.store import Store, VersionRow
+from stepwell.store import Store, VersionRow, graph_version
 
 DEFAULT_RETENTION_SECONDS = 30 * 86_400
 
@@ -47,17 +48,19 @@ class Starter:
 
     def __init__(
         self, store: Store, clock: Clock, ids: Ids, workspace_id: str,
-        definitions: Iterable[VersionRow], max_retention_seconds: float, max_bytes: int,
+        versions: Iterable[VersionRow], revisions: Revisions, max_retention_seconds: float,
+        max_bytes: int,
     ) -> None:  # fmt: skip
         self._store = store
         self._clock = clock
         self._ids = ids
         self._workspace_id = workspace_id
+        self._revisions = revisions
         self._max_bytes = max_bytes
         self._max_retention_seconds = max_retention_seconds
         self._known: dict[str, VersionRow] = {}
         self._versions: dict[tuple[str, int], VersionRow] = {}
-        for row in definitions:
+        for row in versions:
             self._versions[row.name, row.version] = row
             best = self._known.get(row.name)
             if best is None or row.version > best.version:
@@ -65,9 +68,13 @@ class Starter:
 
     async def prepare(
         self, definition: str, input: Any = None, *, parent_run_id: str | None = None,
-        parent_deadline_at: int | None = None, **options: Unpack[StartOptions],
+        parent_deadline_at: int | None = None, trigger: Mapping[str, Any] | None = None,
+        pinned: VersionRow | None = None, **options: Unpack[StartOptions],
     ) -> StartRun:  # fmt: skip
-        """A start of the named definition's highest version, or of the one given."""
+        """A start of the named definition's highest version, or of the one given.
+
+        `trigger` is what started it; `pinned` is a version that nobody has to look for.
+        """
         if unknown := options.keys() - StartOptions.__annotations__.keys():
             raise InvalidInput(
                 f"A start has no option {', '.join(sorted(unknown))}; "
@@ -77,13 +84,25 @@ class Starter:
             raise InvalidInput("concurrency_limit needs a concurrency_key, whose runs it counts.")
         if (deadline := options.get("deadline")) is not None:
             check_deadline(deadline)
-        change = await self._prepare(definition, input, parent_deadline_at, **options)
+        check_text(definition, "A definition's name")
+        row = pinned or await self._find(definition, options.get("version"))
+        if not row.enabled:
+            raise DefinitionDisabled(
+                f"The definition {definition!r} is disabled. Enable it: `stepwell definitions "
+                f"enable {definition}`.",
+                definition=definition,
+            )
+        if row.revision is not None:
+            input = (await self._revisions.get(row.revision)).inputs.prepared(input)
+        change = self._prepare(row, input, parent_deadline_at, **options)
         change.parent_run_id = parent_run_id
+        if trigger is not None:
+            change.trigger = encode(trigger, "What started the run")
         return change
 
-    async def _prepare(
+    def _prepare(
         self,
-        definition: str,
+        row: VersionRow,
         input: Any,
         parent_deadline_at: int | None,
         *,
@@ -97,9 +116,8 @@ class Starter:
         retention: Duration | None = None,
         ttl: Duration | None = None,
     ) -> StartRun:
-        check_text(definition, "A definition's name")
-        row = await self._find(definition, version)
         now = self._clock.now()
+        definition = row.name
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key")
         if type(priority) is not int or abs(priority) > 32_000:
@@ -131,7 +149,13 @@ class Starter:
             deadline_at=self._deadline(row, deadline, now, parent_deadline_at),
             ttl_at=None if ttl is None else now + _micros(ttl, "ttl"),
             limits=limits,
+            revision=row.revision,
         )
+
+    async def version_of(self, revision: str, number: int) -> VersionRow:
+        """The version that a document is, whether or not it was published."""
+        found = await self._revisions.get(revision)
+        return graph_version(found.definition, number, revision)
 
     async def _find(self, name: str, version: int | None) -> VersionRow:
         if version is not None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from typing import Any, Protocol
 
 import jsonschema_rs
@@ -24,7 +24,9 @@ class CheckedKind(NodeKind, Protocol):
     def check(self, config: dict[str, Any], path: str, problems: Problems) -> None: ...
 
 
-def check(definition: Definition, kinds: dict[str, CheckedKind], problems: Problems) -> Plan | None:
+def check(
+    definition: Definition, kinds: Mapping[str, CheckedKind], problems: Problems
+) -> Plan | None:
     """Find everything that is wrong; a plan if nothing is that matters."""
     nodes = list(_all_nodes(definition.graph))
     _check_ids(nodes, problems)
@@ -101,7 +103,7 @@ def _check_edges(graph: Graph, all_ids: set[str], problems: Problems) -> None:
             _check_edges(inner, all_ids, problems)
 
 
-def _check_node(node: Node, kinds: dict[str, CheckedKind], problems: Problems) -> None:
+def _check_node(node: Node, kinds: Mapping[str, CheckedKind], problems: Problems) -> None:
     config = below(node.path, "config")
     if node.type not in CONTROL and node.type not in kinds:
         if node.type:

@@ -54,6 +54,10 @@ class Ref(msgspec.Struct, frozen=True):
         return str(self.path[0]) if self.root == "steps" else None
 
 
+class Inserted(str):
+    """Text that a reference has put into another: data, whatever it looks like."""
+
+
 class Text(msgspec.Struct, frozen=True):
     """Text with references in it."""
 

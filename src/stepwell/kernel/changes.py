@@ -58,6 +58,8 @@ class StartRun(msgspec.Struct, gc=False):
     fork_for_retry: bool = False
     # The hash of the document it executes, if its definition is data.
     revision: str | None = None
+    # JSON that says what started it.
+    trigger: str | None = None
 
     @property
     def expires_at(self) -> int | None:
@@ -300,6 +302,7 @@ class ClaimedRun(msgspec.Struct, gc=False):
     idempotency_key: str | None
     key_base: str | None
     revision: str | None = None
+    trigger: str | None = None
     # True when this worker holds the run already: only its waits have news.
     nudge: bool = False
     journal: list[JournalRow] = []

@@ -8,6 +8,10 @@ def code_program(definition: str, version: int) -> str:
     return f"code:{definition}@{version}"
 
 
+# What a worker must have to execute runs of graphs, whichever graph it is.
+GRAPH_PROGRAM = "graph:*@1"
+
+
 def shown_program(program: str) -> str:
     """The program for people: definition and version."""
     return program.partition(":")[2]

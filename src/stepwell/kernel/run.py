@@ -46,6 +46,8 @@ class Run:
     key_base: str
     # The hash of the document it executes, if its definition is data.
     revision: str | None = None
+    # What started it, if that is known.
+    trigger: Any = None
 
     @property
     def ended(self) -> bool:

@@ -16,6 +16,7 @@ RUN_COLUMNS = (
     "id", "status", "definition", "version", "attempt", "parent_run_id", "forked_from",
     "idempotency_key", "concurrency_key", "concurrency_limit", "priority", "created_at",
     "started_at", "completed_at", "deadline_at", "retention_seconds", "key_base", "revision",
+    "trigger",
 )  # fmt: skip
 
 
@@ -23,7 +24,8 @@ def run_from_row(row: Sequence[Any]) -> Run:
     (
         id_, status, definition, version, attempt, parent_run_id, forked_from, idempotency_key,
         concurrency_key, concurrency_limit, priority, created_at, started_at, completed_at,
-        deadline_at, retention_seconds, key_base, revision, input_, output, error,
+        deadline_at, retention_seconds, key_base, revision, trigger, input_,
+        output, error,
     ) = row  # fmt: skip
     return Run(
         id=id_,
@@ -47,6 +49,7 @@ def run_from_row(row: Sequence[Any]) -> Run:
         retention_seconds=retention_seconds,
         key_base=key_base or id_,
         revision=revision,
+        trigger=_value(trigger),
     )
 
 

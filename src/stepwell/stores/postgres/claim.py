@@ -61,7 +61,7 @@ _TAKE = """UPDATE runs r SET status = 'running', owner = $1, fence = r.fence + 1
 _INPUT = "(SELECT body FROM payloads WHERE run_id = f.id AND kind = 'input')"
 
 _COLUMNS = """r.id, r.definition, r.version, r.program, r.fence, r.attempt, r.created_at,
-       r.deadline_at, r.idempotency_key, r.key_base, r.revision, r.forked_from"""
+       r.deadline_at, r.idempotency_key, r.key_base, r.revision, r.trigger, r.forked_from"""
 
 
 async def peek(db: asyncpg.Connection, ask: ClaimRuns) -> Claimed | None:
@@ -240,11 +240,11 @@ def _order(row: Any) -> tuple[int, int, str]:
 def _claimed(row: Any) -> ClaimedRun:
     (
         nudge, id_, definition, version, program, fence, attempt, created_at, deadline_at,
-        idempotency_key, key_base, revision, _, input_,
-    ) = row[:14]  # fmt: skip
+        idempotency_key, key_base, revision, trigger, _, input_,
+    ) = row[:15]  # fmt: skip
     return ClaimedRun(
         id_, definition, version, program, fence, attempt, input_, created_at, deadline_at,
-        idempotency_key, key_base, revision, nudge,
+        idempotency_key, key_base, revision, trigger, nudge,
     )  # fmt: skip
 
 
@@ -255,7 +255,7 @@ async def _load(db: asyncpg.Connection, rows: list[Any], now: int) -> list[Claim
     known = {
         run.id: run
         for run, row in zip(runs, rows, strict=True)
-        if run.nudge or run.fence > 1 or row[12] is not None
+        if run.nudge or run.fence > 1 or row[13] is not None
     }
     if known:
         await _load_journals(db, {id_: run for id_, run in known.items() if not run.nudge})

@@ -28,13 +28,13 @@ async def start_and_take(
                 INSERT INTO runs (id, workspace_id, definition, version, program, priority,
                     idempotency_key, concurrency_key, concurrency_limit, key_base, created_at,
                     deadline_at, retention_seconds, status, owner, fence, due_at, started_at,
-                    claimed_at, expires_at, revision)
+                    claimed_at, expires_at, revision, trigger)
                 SELECT $5, $3, $7, $8, $9, $10, $11, $12, $13, $14, $15, $16, $17,
                     CASE WHEN taken THEN 'running' ELSE 'pending' END,
                     CASE WHEN taken THEN $1 END, CASE WHEN taken THEN 1 ELSE 0 END,
                     CASE WHEN taken THEN NULL ELSE $18::bigint END,
                     CASE WHEN taken THEN $2 END, CASE WHEN taken THEN $2 END,
-                    CASE WHEN taken THEN $16 ELSE $19::bigint END, $20
+                    CASE WHEN taken THEN $16 ELSE $19::bigint END, $20, $21
                 FROM chance ON CONFLICT DO NOTHING RETURNING owner IS NOT NULL AS taken
             )
             SELECT (SELECT taken FROM run), {LEASED}, {NEXT_AT}""",
@@ -42,7 +42,7 @@ async def start_and_take(
         change.definition, change.version, change.program, change.priority,
         change.idempotency_key, change.concurrency_key, change.concurrency_limit,
         change.key_base, change.created_at, change.deadline_at, change.retention_seconds,
-        change.due_at, change.expires_at, change.revision,
+        change.due_at, change.expires_at, change.revision, change.trigger,
     )  # fmt: skip
     assert row is not None
     taken, leased, next_at = row

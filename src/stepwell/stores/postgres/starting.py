@@ -19,7 +19,7 @@ _STARTS = Columns(
     "priority integer", "due_at bigint", "limited boolean", "idempotency_key text",
     "concurrency_key text", "concurrency_limit integer", "parent_run_id text",
     "forked_from text", "key_base text", "created_at bigint", "deadline_at bigint",
-    "expires_at bigint", "retention_seconds bigint", "input text", "revision text",
+    "expires_at bigint", "retention_seconds bigint", "input text", "revision text", "trigger text",
 )  # fmt: skip
 
 
@@ -55,11 +55,11 @@ async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]
            INSERT INTO stepwell.runs (id, workspace_id, definition, version, program, status,
                priority, due_at, limited, idempotency_key, concurrency_key, concurrency_limit,
                parent_run_id, forked_from, key_base, created_at, deadline_at, expires_at,
-               retention_seconds, revision)
+               retention_seconds, revision, trigger)
            SELECT id, workspace_id, definition, version, program, 'pending', priority, due_at,
                limited, idempotency_key, concurrency_key, concurrency_limit, parent_run_id,
                forked_from, key_base, created_at, deadline_at, expires_at, retention_seconds,
-               revision
+               revision, trigger
            FROM given ON CONFLICT DO NOTHING RETURNING id""",
         *_STARTS.pack(
             [
@@ -68,7 +68,7 @@ async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]
                     s.due_at, bool(s.limits), s.idempotency_key, s.concurrency_key,
                     s.concurrency_limit, s.parent_run_id, s.forked_from, s.key_base,
                     s.created_at, s.deadline_at, s.expires_at, s.retention_seconds, s.input,
-                    s.revision,
+                    s.revision, s.trigger,
                 )
                 for s in ordered
             ]

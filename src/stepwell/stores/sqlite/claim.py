@@ -199,7 +199,8 @@ def _load(db: apsw.Connection, picked: list[str], nudged: set[str], now: int) ->
     found = rows(
         db,
         """r.id, r.definition, r.version, r.program, r.fence, r.attempt, p.body, r.created_at,
-           r.deadline_at, r.idempotency_key, r.key_base, r.revision, r.forked_from""",
+           r.deadline_at, r.idempotency_key, r.key_base, r.revision, r.trigger,
+           r.forked_from""",
         """FROM json_each(?) c CROSS JOIN runs r ON r.id = c.value
            JOIN payloads p ON p.run_id = r.id AND p.kind = 'input'""",
         ids,
@@ -208,10 +209,10 @@ def _load(db: apsw.Connection, picked: list[str], nudged: set[str], now: int) ->
     # The first claim of a run finds nothing recorded, unless the run began as a fork.
     known: dict[str, ClaimedRun] = {}
     for row in found:
-        claimed = ClaimedRun(*row[:12])
+        claimed = ClaimedRun(*row[:13])
         claimed.nudge = claimed.id in nudged
         runs.append(claimed)
-        if claimed.fence > 1 or row[12] is not None:
+        if claimed.fence > 1 or row[13] is not None:
             known[claimed.id] = claimed
     if known:
         replayed = pack([run_id for run_id in known if run_id not in nudged])

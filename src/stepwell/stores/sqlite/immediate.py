@@ -38,13 +38,13 @@ def start_and_take(db: apsw.Connection, change: StartRun, ask: ClaimRuns) -> Cla
         """INSERT OR IGNORE INTO runs (id, workspace_id, definition, version, program, status,
                priority, owner, fence, idempotency_key, concurrency_key, concurrency_limit,
                key_base, created_at, started_at, claimed_at, deadline_at, expires_at,
-               retention_seconds, revision)
+               retention_seconds, revision, trigger)
            VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, 1, ?8, ?9, ?10, ?11, ?12, ?13, ?13,
-                   ?14, ?14, ?15, ?16)""",
+                   ?14, ?14, ?15, ?16, ?17)""",
         change.id, change.workspace_id, change.definition, change.version, change.program,
         change.priority, ask.worker_id, change.idempotency_key, change.concurrency_key,
         change.concurrency_limit, change.key_base, change.created_at, ask.now,
-        change.deadline_at, change.retention_seconds, change.revision,
+        change.deadline_at, change.retention_seconds, change.revision, change.trigger,
     )  # fmt: skip
     if db.changes() == 0:
         return None

@@ -28,13 +28,13 @@ def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[
         """INSERT OR IGNORE INTO runs (id, workspace_id, definition, version, program, status,
                priority, due_at, limited, idempotency_key, concurrency_key, concurrency_limit,
                parent_run_id, forked_from, key_base, created_at, deadline_at, expires_at,
-               retention_seconds, revision) VALUES {rows}""",
+               retention_seconds, revision, trigger) VALUES {rows}""",
         [
             (
                 s.id, s.workspace_id, s.definition, s.version, s.program, "pending", s.priority,
                 s.due_at, bool(s.limits), s.idempotency_key, s.concurrency_key,
                 s.concurrency_limit, s.parent_run_id, s.forked_from, s.key_base, s.created_at,
-                s.deadline_at, s.expires_at, s.retention_seconds, s.revision,
+                s.deadline_at, s.expires_at, s.retention_seconds, s.revision, s.trigger,
             )
             for s in starts
         ],

@@ -6,6 +6,7 @@ ALTER TABLE definitions RENAME TO versions;
 ALTER INDEX definitions_pkey RENAME TO versions_pkey;
 ALTER TABLE versions ADD COLUMN revision text;
 ALTER TABLE runs ADD COLUMN revision text;
+ALTER TABLE runs ADD COLUMN trigger text;
 ALTER TABLE waits ADD COLUMN about text;
 
 CREATE TABLE definitions (

@@ -5,11 +5,13 @@
 -- changes: whoever changes one says which serial the change was made from. `documents` are
 -- immutable, found by their hash; `revisions` are those that a definition has had published,
 -- one row for each hash. A draft is an edit that was not published yet. `gates` are decisions
--- that runs wait for, `secrets` are encrypted before they come here.
+-- that runs wait for, `secrets` are encrypted before they come here. `trigger` says what started
+-- a run, as JSON.
 
 ALTER TABLE definitions RENAME TO versions;
 ALTER TABLE versions ADD COLUMN revision TEXT;
 ALTER TABLE runs ADD COLUMN revision TEXT;
+ALTER TABLE runs ADD COLUMN trigger TEXT;
 ALTER TABLE waits ADD COLUMN about TEXT;
 
 CREATE TABLE definitions (

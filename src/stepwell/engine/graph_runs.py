@@ -1,0 +1,73 @@
+"""The program that executes runs of graphs, whichever graph it is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import msgspec
+
+from stepwell.engine.context import Context
+from stepwell.engine.graph_program import ONCE, Interpreter, policy_of
+from stepwell.engine.node_call import NodeHost
+from stepwell.engine.revisions import Revision, Revisions
+from stepwell.errors import StoreUnavailable
+from stepwell.graph.scope import Scope
+from stepwell.kernel.changes import ClaimedRun
+from stepwell.kernel.clock import moment, sleep
+from stepwell.kernel.programs import GRAPH_PROGRAM
+from stepwell.kernel.retry import Retry
+
+
+class GraphProgram:
+    """Interprets the document that a run is pinned to."""
+
+    program = GRAPH_PROGRAM
+    retry: Retry | None = None
+
+    def __init__(self, revisions: Revisions, host: NodeHost) -> None:
+        self._revisions = revisions
+        self._host = host
+
+    @property
+    def function(self) -> Callable[..., Any]:
+        return self._execute
+
+    async def _execute(self, ctx: Context, input: Any) -> Any:
+        claimed = ctx.claimed
+        revision = await self._revision(claimed)
+        policy = revision.definition.policy
+        scope = Scope(
+            {"input": input, "trigger": _trigger(claimed), "run": _facts(claimed)},
+            lenient=revision.definition.lenient,
+        )
+        retry = ONCE if policy.retry is None else policy_of(policy.retry)
+        plan = revision.plan
+        ctx.rest_in_branches()
+        interpreter = Interpreter(
+            ctx, revision.kinds, self._host, max_steps=policy.max_steps, retry=retry
+        )
+        return await interpreter.run(plan, scope)
+
+    async def _revision(self, claimed: ClaimedRun) -> Revision:
+        assert claimed.revision is not None
+        while True:
+            try:
+                return await self._revisions.get(claimed.revision)
+            except StoreUnavailable:  # no answer says nothing about the run
+                await sleep(self._host.clock, 0.5)
+
+
+def _trigger(claimed: ClaimedRun) -> Any:
+    return {} if claimed.trigger is None else msgspec.json.decode(claimed.trigger)
+
+
+def _facts(claimed: ClaimedRun) -> dict[str, Any]:
+    """What references see as `run`: only what stays the same however often it is begun again."""
+    return {
+        "id": claimed.id,
+        "definition": claimed.definition,
+        "version": claimed.version,
+        "revision": claimed.revision,
+        "created_at": moment(claimed.created_at).isoformat(),
+    }

@@ -1,0 +1,65 @@
+"""Secrets of a workspace as its runs use them: opened here, masked wherever they might show."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from stepwell.errors import StepwellError
+from stepwell.kernel.clock import SECOND, Clock
+from stepwell.kernel.codec import describe
+from stepwell.kernel.masking import Masking
+from stepwell.kernel.sealing import Keyring
+from stepwell.store import Records
+
+# How long what was read stands before the store is asked again.
+FRESH_SECONDS = 5
+
+
+class Vault:
+    """Opens the secrets of one workspace."""
+
+    def __init__(
+        self, records: Records, workspace_id: str, keyring: Keyring | None, clock: Clock
+    ) -> None:
+        self._records = records
+        self._workspace_id = workspace_id
+        self._keyring = keyring
+        self._clock = clock
+        self._read_at: int | None = None
+        self._secrets: dict[str, str] = {}
+        # Values that were replaced since may still be on their way through a run.
+        self._seen: set[str] = set()
+        self.masking = Masking()
+
+    async def secrets(self) -> Mapping[str, str]:
+        """All secrets by name, as of a moment ago."""
+        now = self._clock.now()
+        if self._keyring is not None and (
+            self._read_at is None or now - self._read_at >= FRESH_SECONDS * SECOND
+        ):
+            keyring = self._keyring
+            self._secrets = {
+                each.name: keyring.open(
+                    each.sealed, each.key_id, f"{self._workspace_id}/{each.name}"
+                )
+                for each in await self._records.secrets(self._workspace_id)
+            }
+            self._read_at = now
+            if not self._seen.issuperset(self._secrets.values()):
+                self._seen.update(self._secrets.values())
+                self.masking = Masking(self._seen)
+        return self._secrets
+
+    def masked(self, error: Exception) -> Exception:
+        """The error without secrets, and without what it was made of."""
+        if not self.masking:
+            return error
+        error.args = tuple(self.masking.value(each) for each in error.args)
+        if isinstance(error, StepwellError):
+            error.message = self.masking.text(error.message)
+        error.__cause__ = None
+        error.__suppress_context__ = True
+        text = describe(error)
+        if self.masking.text(text) == text:
+            return error
+        return StepwellError(self.masking.text(f"{type(error).__name__}: {text}"))

@@ -1,0 +1,77 @@
+"""The input of a run, checked against what its definition says of it."""
+
+from __future__ import annotations
+
+import copy
+import difflib
+from typing import Any
+
+import jsonschema_rs
+
+from stepwell.errors import InputInvalid
+
+MOST_LISTED = 20
+
+
+class Inputs:
+    """Checks inputs against one JSON Schema."""
+
+    def __init__(self, schema: dict[str, Any] | None) -> None:
+        self._schema = schema
+        self._validator = None if schema is None else jsonschema_rs.validator_for(schema)
+
+    def prepared(self, value: Any) -> Any:
+        """The input with its defaults; raises InputInvalid with all that is wrong."""
+        if self._schema is None or self._validator is None:
+            return value
+        found = _with_defaults({} if value is None else value, self._schema)
+        wrong = [
+            {"path": _path(error.instance_path), "message": error.message}
+            for error in self._validator.iter_errors(found)
+        ]
+        wrong += _unknown(found, self._schema)
+        if wrong:
+            shown = "; ".join(
+                f"{each['path']}: {each['message']}" if each["path"] else each["message"]
+                for each in wrong[:MOST_LISTED]
+            )
+            more = f"; and {len(wrong) - MOST_LISTED} more" if len(wrong) > MOST_LISTED else ""
+            raise InputInvalid(f"The input does not fit: {shown}{more}.", problems=wrong)
+        return found
+
+
+def _with_defaults(value: Any, schema: Any) -> Any:
+    if not isinstance(schema, dict) or not isinstance(value, dict):
+        return value
+    found = dict(value)
+    properties = schema.get("properties")
+    for name, inner in (properties if isinstance(properties, dict) else {}).items():
+        if name in found:
+            found[name] = _with_defaults(found[name], inner)
+        elif isinstance(inner, dict) and "default" in inner:
+            found[name] = copy.deepcopy(inner["default"])
+    return found
+
+
+def _unknown(value: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Fields that the schema does not know, unless it says something about those itself."""
+    properties = schema.get("properties")
+    says = {"additionalProperties", "patternProperties", "unevaluatedProperties"} & schema.keys()
+    if not isinstance(value, dict) or not isinstance(properties, dict) or says:
+        return []
+    return [
+        {"path": name, "message": f"there is no such field{_hint(name, list(properties))}"}
+        for name in value
+        if name not in properties
+    ]
+
+
+def _hint(name: str, known: list[str]) -> str:
+    closest = difflib.get_close_matches(name[:100], known, 1)
+    if closest:
+        return f"; did you mean {closest[0]!r}?"
+    return f"; there are {', '.join(known[:10])}" if known else ""
+
+
+def _path(parts: Any) -> str:
+    return ".".join(str(part) for part in parts)

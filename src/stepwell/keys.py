@@ -1,0 +1,51 @@
+"""Where the key comes from that secrets are sealed with."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from stepwell.catalog import is_sqlite, sqlite_path
+from stepwell.errors import SecretKeyInvalid
+from stepwell.kernel.sealing import Keyring, new_key
+from stepwell.settings import Settings
+
+
+def keyring_for(settings: Settings, url: str | None, *, make: bool = False) -> Keyring | None:
+    """The operator's keys: from the environment, a file it names, or the file by the store.
+
+    With `make`, a SQLite store that has none yet is given one, for its owner's eyes only.
+    """
+    if settings.secret_key is not None:
+        return Keyring.read(settings.secret_key, "STEPWELL_SECRET_KEY")
+    if settings.secret_key_file is not None:
+        return _read(Path(settings.secret_key_file))
+    if url is None or not is_sqlite(url):
+        if make:
+            raise SecretKeyInvalid(
+                "Secrets need a key that all workers share. Make one with `stepwell secrets "
+                "new-key` and give it to all of them as STEPWELL_SECRET_KEY."
+            )
+        return None
+    path = Path(sqlite_path(url)).with_name("secret.key")
+    if make and not path.exists():
+        _write(path)
+    return _read(path) if path.exists() else None
+
+
+def _read(path: Path) -> Keyring:
+    try:
+        return Keyring.read(path.read_text("ascii"), f"The file {path}")
+    except (OSError, UnicodeDecodeError) as error:
+        raise SecretKeyInvalid(f"The key file {path} cannot be read: {error}.") from error
+
+
+def _write(path: Path) -> None:
+    """Make a key file that only its owner can read; another process may be faster."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    try:
+        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    except FileExistsError:
+        return
+    with os.fdopen(handle, "w") as file:
+        file.write(new_key() + "\n")
