@@ -308,6 +308,60 @@ class AddressRefused(StepwellError, NonRetryable):
     code = "address_refused"
 
 
+class GateNotFound(StepwellError):
+    """There is no gate with that id, or the run waits at none."""
+
+    code = "gate_not_found"
+
+
+class GateClosed(StepwellError):
+    """The gate was decided about already, or its time is up."""
+
+    code = "gate_closed"
+
+
+class GateDrifted(StepwellError):
+    """What is asked is not what whoever decided was shown."""
+
+    code = "gate_drifted"
+
+
+class NotAnApprover(StepwellError):
+    """Somebody else has to decide about the gate."""
+
+    code = "not_an_approver"
+
+
+class TokenInvalid(StepwellError):
+    """A gate's token is wrong or was used already."""
+
+    code = "token_invalid"
+
+
+class GateDenied(StepwellError, NonRetryable):
+    """Somebody denied what a node asked for."""
+
+    code = "gate_denied"
+
+
+class RunDenied(GateDenied):
+    """The same, and the run is cancelled."""
+
+    code = "denied"
+
+
+class GateTimedOut(StepwellError, NonRetryable):
+    """Nobody decided about a gate in time."""
+
+    code = "gate_timed_out"
+
+
+class TaskFailed(StepwellError):
+    """A task was reported as failed, or not reported in time."""
+
+    code = "task_failed"
+
+
 class FunctionUnknown(StepwellError):
     """A node names a Python function that this worker does not have."""
 

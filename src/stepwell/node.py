@@ -18,19 +18,32 @@ from __future__ import annotations
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
 from datetime import datetime
-from typing import Any, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import pydantic
-from pydantic import BaseModel, ConfigDict
+from pydantic import AfterValidator, BaseModel, ConfigDict
 
-from stepwell.errors import ConfigInvalid
+from stepwell.errors import ConfigInvalid, InvalidDuration
 from stepwell.graph.problems import Problems, below
 from stepwell.graph.refs import Inserted as Inserted
 from stepwell.graph.refs import may_refer
 from stepwell.kernel.durations import Duration, seconds
+from stepwell.kernel.records import GateRecord
 
 # How pydantic calls what is wrong, and how the checks of definitions do.
 _CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
+
+
+def _duration(value: Any) -> Any:
+    try:
+        seconds(value, "The duration")
+    except InvalidDuration as error:
+        raise ValueError(error.message) from None
+    return value
+
+
+# A field with a duration: "90s", "1h30m", ISO 8601, or a number of seconds.
+WrittenDuration = Annotated[str | int | float, AfterValidator(_duration)]
 
 
 class NodeConfig(BaseModel):
@@ -57,6 +70,27 @@ class Host(Protocol):
         """Where commands are executed, and what scripts can read."""
         ...
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """What commands may see of the environment."""
+        ...
+
+    @property
+    def gates(self) -> Gates: ...
+
+
+class Gates(Protocol):
+    """Opens and closes the gates of runs."""
+
+    async def open(self, run_id: str, key: str, definition: str, **fields: Any) -> GateRecord: ...
+    async def expire(self, gate_id: str) -> dict[str, Any]: ...
+
+
+class Child(Protocol):
+    """A run that was started by another one."""
+
+    id: str
+
 
 class Durably(Protocol):
     """The part of a run's context that nodes use."""
@@ -67,15 +101,31 @@ class Durably(Protocol):
     async def wait_for_event(
         self, name: str, event: str | None = None, *, match: Mapping[str, Any] | None = None,
         timeout: Duration | None = None, lookback: Duration | None = None,
-        raise_on_timeout: bool = False, about: Any = None,
+        raise_on_timeout: bool = False,
     ) -> Any: ...  # fmt: skip
-    async def emit(
-        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False,
-        name: str | None = None,
+    async def emit_as(
+        self, name: str, type: str, payload: Any = None, *, key: str | None = None,
+        once: bool = False,
     ) -> None: ...  # fmt: skip
     async def run_child(
         self, name: str, definition: str, input: Any = None, **options: Any
     ) -> Any: ...
+    async def start_child(
+        self, name: str, definition: str, input: Any = None, **options: Any
+    ) -> Child: ...
+
+    async def ask(
+        self, name: str, kind: Literal["gate", "task"], event: str, about: Any,
+        timeout: Duration | None = None,
+    ) -> tuple[bool, Any]:  # fmt: skip
+        """Wait for somebody's answer by a signal: whether it came in time, and what it is."""
+        ...
+
+    async def answer(self, name: str, kind: Literal["gate", "task"], value: Any) -> None:
+        """Record an answer that nobody is asked for."""
+        ...
+
+    def waits_for(self, key: str) -> bool: ...
 
 
 class Call(Protocol):
@@ -99,6 +149,21 @@ class Call(Protocol):
 
     @property
     def host(self) -> Host: ...
+
+    @property
+    def definition(self) -> str:
+        """The definition that the run is of."""
+        ...
+
+    @property
+    def revision(self) -> str:
+        """The hash of the document that the run executes."""
+        ...
+
+    @property
+    def unattended(self) -> bool:
+        """Whether nobody is there to do tasks: they count as done."""
+        ...
 
     @property
     def durably(self) -> Durably:

@@ -16,6 +16,8 @@ class Host:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     allow_private: bool = True
     folder: str = "."
+    environment: Mapping[str, str] = field(default_factory=dict)
+    gates: Any = None
 
 
 @dataclass
@@ -29,6 +31,9 @@ class Call:
     attempt: int = 1
     idempotency_key: str = "run:node"
     durably: Any = None
+    definition: str = "definition"
+    revision: str = "hash"
+    unattended: bool = False
     # Texts in parts, where a test wants some of them inserted by references.
     in_parts: dict[str, list[str]] = field(default_factory=dict)
 

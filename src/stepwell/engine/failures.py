@@ -17,6 +17,7 @@ import msgspec
 
 from stepwell.errors import (
     RunCancelled,
+    RunDenied,
     RunEndedBadly,
     RunFailed,
     RunNotFound,
@@ -55,7 +56,7 @@ def _described(error: BaseException, step: str | None) -> str:
         kind, step = error.error.type, error.step
     elif isinstance(error, RunEndedBadly) and error.error is not None:
         step = error.error.step  # of this run: the wait for the child
-    elif isinstance(error, WaitTimedOut):
+    elif isinstance(error, WaitTimedOut | RunDenied):
         step = error.details.get("step")
     elif step is None:
         step = _step_behind(error)

@@ -25,6 +25,7 @@ from stepwell.errors import (
     ItemsInvalid,
     JournalMismatch,
     LoopExhausted,
+    RunDenied,
     StepBudgetExceeded,
     StepFailed,
     StepTimedOut,
@@ -44,7 +45,7 @@ from stepwell.kernel.run import ErrorInfo
 ONCE = Retry(attempts=1)
 DEFAULT_ITERATIONS = 100
 # Errors that are not a node's own, but end its run.
-_OF_THE_RUN = (StepBudgetExceeded, JournalMismatch, ContextMisuse)
+_OF_THE_RUN = (StepBudgetExceeded, JournalMismatch, ContextMisuse, RunDenied)
 
 
 class Executable(Protocol):

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from stepwell.engine.context import Context
+from stepwell.engine.gates import Gates
 from stepwell.engine.vault import Vault
 from stepwell.graph.plan import PlanNode
 from stepwell.graph.refs import Composed, Inserted, Text, as_text, look_up, resolve
@@ -25,11 +26,9 @@ class NodeHost:
         functions: Mapping[str, Callable[..., Any]], *, allow_private: bool, folder: str,
         environment: Mapping[str, str],
     ) -> None:  # fmt: skip
-        self.records = records
+        self.gates = Gates(records, ids, clock, workspace_id)
         self.vault = vault
-        self.ids = ids
         self.clock = clock
-        self.workspace_id = workspace_id
         self.functions = functions
         self.allow_private = allow_private
         self.folder = folder

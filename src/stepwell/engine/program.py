@@ -19,7 +19,14 @@ from stepwell.engine.calls import (
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure, trace
-from stepwell.errors import ChangeRefused, ContextMisuse, Fenced, StepFailed, Suspended
+from stepwell.errors import (
+    ChangeRefused,
+    ContextMisuse,
+    Fenced,
+    RunDenied,
+    StepFailed,
+    Suspended,
+)
 from stepwell.kernel.changes import EndRun
 from stepwell.kernel.codec import decode, encode_result
 from stepwell.kernel.retry import Retry
@@ -77,6 +84,8 @@ async def _failed(execution: Execution, error: BaseException) -> EndRun | None:
         isinstance(error, KeyboardInterrupt) or interrupted()
     ):
         raise error
+    if isinstance(error, RunDenied):
+        return await _end(execution, "cancelled", None, describe_failure(error, None))
     if not isinstance(error, StepFailed):  # that has been said already
         log.warning("Run %s failed.\n%s", execution.run_id, trace(error))
     return await _end(execution, "failed", None, describe_failure(error, None))

@@ -7,7 +7,7 @@ from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
 from stepwell.engine.revisions import Revisions
-from stepwell.errors import DefinitionDisabled, InvalidInput, UnknownDefinition
+from stepwell.errors import DefinitionDisabled, InvalidInput, InvalidName, UnknownDefinition
 from stepwell.kernel.changes import EmitEvent, SendSignal, StartRun
 from stepwell.kernel.clock import SECOND, Clock, to_micros
 from stepwell.kernel.codec import encode
@@ -18,6 +18,7 @@ from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_t
 from stepwell.kernel.programs import code_program
 from stepwell.store import Store, VersionRow, graph_version
 
+RESERVED_NAMES = "gate:"
 DEFAULT_RETENTION_SECONDS = 30 * 86_400
 
 
@@ -206,7 +207,7 @@ class Starter:
         return EmitEvent(
             id=self._ids.new(),
             workspace_id=self._workspace_id,
-            type=check_text(type, "An event's type"),
+            type=_open_name(check_text(type, "An event's type")),
             payload=encode(payload, "The event's payload", self._max_bytes),
             created_at=self._clock.now(),
             key=None if key is None else check_text(key, "An event's key"),
@@ -220,7 +221,7 @@ class Starter:
             workspace_id=self._workspace_id,
             run_id=check_run_id(run_id),
             # Also `resolve:` and the key of a step, which may be a long name with a number.
-            type=check_text(type, "A signal's name", MAX_LENGTH + 50),
+            type=_open_name(check_text(type, "A signal's name", MAX_LENGTH + 50)),
             payload=encode(payload, "The signal's payload", self._max_bytes),
             created_at=self._clock.now(),
         )
@@ -228,3 +229,10 @@ class Starter:
 
 def _micros(duration: Duration | None, what: str) -> int:
     return 0 if duration is None else int(seconds(duration, what) * SECOND)
+
+
+def _open_name(name: str) -> str:
+    """The name, unless it is one by which a gate tells its run of the decision."""
+    if name.startswith(RESERVED_NAMES):
+        raise InvalidName(f"{name!r} cannot be sent: gates are decided about, not signalled.")
+    return name

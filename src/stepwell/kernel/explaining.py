@@ -22,6 +22,8 @@ class WaitFact(msgspec.Struct):
     event: str | None
     match: Any
     child_run_id: str | None
+    # What is wanted of people.
+    about: Any = None
 
 
 class RunFacts(msgspec.Struct):
@@ -148,6 +150,8 @@ def _waiting(facts: RunFacts) -> Explanation:
     sentence = {
         "sleep": f"Sleeping in {first.key!r}{until}.",
         "event": f"Waiting in {first.key!r} for the event {first.event!r}{which}{until}.",
+        "gate": f"Waiting at {_asked(first.key)!r} for a decision{until}: {_said(first, 'prompt')}",
+        "task": f"Waiting until {_asked(first.key)!r} is advanced{until}: {_said(first, 'title')}",
         "child": f"Waiting in {first.key!r} for the run {first.child_run_id}.",
         "retry": f"Step {first.key!r} failed and is tried again at {shown(first.due_at or 0)}.",
         "unknown": f"Whether step {first.key!r} took effect is not known; "
@@ -160,8 +164,22 @@ def _waiting(facts: RunFacts) -> Explanation:
         "event": first.event,
         "match": first.match,
         "child_run_id": first.child_run_id,
+        "about": first.about,
         "also_waiting": others or None,
     }
     return Explanation(
         first.kind, sentence, {name: value for name, value in details.items() if value is not None}
     )
+
+
+def _asked(key: str) -> str:
+    """The node that asks, by the key of its wait."""
+    for ending in (".decision[", ".task"):
+        node, found, _ = key.rpartition(ending)
+        if found:
+            return node
+    return key
+
+
+def _said(wait: WaitFact, field: str) -> str:
+    return str(wait.about.get(field, "")) if isinstance(wait.about, dict) else ""

@@ -8,6 +8,7 @@ from typing import Any
 
 from stepwell.kernel.clock import moment, to_datetime
 from stepwell.kernel.codec import decode
+from stepwell.kernel.explaining import WaitFact
 from stepwell.kernel.outcomes import read_error
 from stepwell.kernel.run import Attempt, Run, Step, WorkerInfo
 
@@ -86,6 +87,11 @@ def step_from_wait(row: Sequence[Any]) -> Step:
         key, kind, status, 1, None, None, moment(created_at), to_datetime(ended_at),
         about=_value(about),
     )  # fmt: skip
+
+
+def wait_fact(row: Sequence[Any]) -> WaitFact:
+    key, kind, due_at, event, match, child_run_id, about = row
+    return WaitFact(key, kind, due_at, event, _value(match), child_run_id, _value(about))
 
 
 def worker_from_row(row: Sequence[Any], now: int) -> WorkerInfo:

@@ -8,8 +8,7 @@ from typing import Any
 import asyncpg
 from asyncpg.transaction import Transaction
 
-from stepwell.kernel.codec import decode
-from stepwell.kernel.explaining import RunFacts, WaitFact
+from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.matching import contains
 from stepwell.kernel.outcomes import read_error
 from stepwell.kernel.run import Run, Step, WorkerInfo
@@ -19,6 +18,7 @@ from stepwell.kernel.views import (
     run_from_row,
     step_from_row,
     step_from_wait,
+    wait_fact,
     worker_from_row,
 )
 from stepwell.store import RunFilter, VersionRow
@@ -217,7 +217,7 @@ async def facts(
             run_id,
         )
         waits = await db.fetch(
-            """SELECT key, kind, due_at, event, match, child_run_id FROM waits
+            """SELECT key, kind, due_at, event, match, child_run_id, about FROM waits
                WHERE run_id = $1 AND ended_at IS NULL ORDER BY seq LIMIT 100""",
             run_id,
         )
@@ -237,9 +237,7 @@ async def facts(
         limit_holders=row[9] or [],
         queued_ahead=row[10],
         running_steps=[step[0] for step in running],
-        waits=[
-            WaitFact(w[0], w[1], w[2], w[3], decode(w[4]) if w[4] else None, w[5]) for w in waits
-        ],
+        waits=[wait_fact(tuple(w)) for w in waits],
         workers=found,
         error=read_error(row[11]),
     )

@@ -7,8 +7,7 @@ from typing import Any
 
 import apsw
 
-from stepwell.kernel.codec import decode
-from stepwell.kernel.explaining import RunFacts, WaitFact
+from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.matching import contains
 from stepwell.kernel.outcomes import read_error
 from stepwell.kernel.run import Run, Step, WorkerInfo
@@ -18,6 +17,7 @@ from stepwell.kernel.views import (
     run_from_row,
     step_from_row,
     step_from_wait,
+    wait_fact,
     worker_from_row,
 )
 from stepwell.store import RunFilter, VersionRow
@@ -212,7 +212,7 @@ def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunF
         )
         waits = all_rows(
             db,
-            """SELECT key, kind, due_at, event, match, child_run_id FROM waits
+            """SELECT key, kind, due_at, event, match, child_run_id, about FROM waits
                WHERE run_id = ? AND ended_at IS NULL ORDER BY seq LIMIT 100""",
             run_id,
         )
@@ -232,9 +232,7 @@ def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunF
         limit_holders=[holder[0] for holder in holders],
         queued_ahead=ahead[0] if ahead else 0,
         running_steps=[step[0] for step in running],
-        waits=[
-            WaitFact(w[0], w[1], w[2], w[3], decode(w[4]) if w[4] else None, w[5]) for w in waits
-        ],
+        waits=[wait_fact(w) for w in waits],
         workers=found,
         error=read_error(row[9]),
     )

@@ -1,0 +1,47 @@
+"""Gates as runs see them: opened when a run comes to one, closed when its time is up."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from stepwell.errors import GateClosed, Overtaken
+from stepwell.kernel import gates as rules
+from stepwell.kernel.clock import Clock
+from stepwell.kernel.ids import Ids
+from stepwell.kernel.records import GateRecord
+from stepwell.store import Records
+
+
+class Gates:
+    """The gates of one workspace."""
+
+    def __init__(self, records: Records, ids: Ids, clock: Clock, workspace_id: str) -> None:
+        self._records = records
+        self._ids = ids
+        self._clock = clock
+        self._workspace_id = workspace_id
+
+    async def open(self, run_id: str, key: str, definition: str, **fields: Any) -> GateRecord:
+        """Open the gate of that run and key; a second time it is the same one."""
+        now = self._clock.now()
+        timeout_micros: int | None = fields.pop("timeout_micros")
+        gate = GateRecord(
+            id=self._ids.new(), run_id=run_id, key=key, status="open", serial=1,
+            definition=definition, created_at=now,
+            deadline_at=None if timeout_micros is None else now + timeout_micros, **fields,
+        )  # fmt: skip
+        return await self._records.open_gate(self._workspace_id, gate)
+
+    async def expire(self, gate_id: str) -> dict[str, Any]:
+        """Close a gate whose time is up; what it came to, if somebody decided just then."""
+        while True:
+            gate = await self._records.gate(self._workspace_id, gate_id)
+            if gate is None:
+                raise GateClosed(f"There is no gate {gate_id} any more.", gate_id=gate_id)
+            if gate.status == "open":
+                gate = rules.expired(gate)
+                try:
+                    await self._records.change_gate(self._workspace_id, gate)
+                except Overtaken:
+                    continue
+            return rules.outcome(gate)

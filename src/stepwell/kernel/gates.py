@@ -1,0 +1,118 @@
+"""What becomes of a gate when somebody decides, or nobody does."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+from collections.abc import Collection
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import GateClosed, GateDrifted, NotAnApprover, TokenInvalid
+from stepwell.kernel.clock import shown
+from stepwell.kernel.records import Decision, GateDecision, GateRecord, GateStatus
+
+_STATUS: dict[Decision, GateStatus] = {"approve": "approved", "deny": "denied"}
+
+
+def subject_hash(subject: Any, revision: str) -> str:
+    """The hash of exactly what is to be decided about, and of the document that asks."""
+    text = msgspec.json.encode([subject, revision], order="deterministic")
+    return hashlib.sha256(text).hexdigest()
+
+
+def token_hash(token: str) -> str:
+    """What is stored of a token."""
+    return hashlib.sha256(f"stepwell gate {token}".encode()).hexdigest()
+
+
+def signal_name(gate_id: str) -> str:
+    """The signal that tells a run of the decision."""
+    return f"gate:{gate_id}"
+
+
+def with_token(gate: GateRecord, token: str) -> GateRecord:
+    """The gate once a token for it has been given out."""
+    return msgspec.structs.replace(
+        gate, serial=gate.serial + 1, tokens=[*gate.tokens, token_hash(token)]
+    )
+
+
+def decided(
+    gate: GateRecord, decision: Decision, *, by: str, now: int, note: str = "",
+    roles: Collection[str] = (), token: str | None = None, seen_hash: str | None = None,
+) -> GateRecord:  # fmt: skip
+    """The gate after a decision; raises if it cannot be decided so, by them, now.
+
+    `seen_hash` is the hash of what whoever decides was shown.
+    """
+    check_open(gate, now)
+    if seen_hash is not None and seen_hash != gate.subject_hash:
+        raise GateDrifted(
+            f"What gate {gate.id} asks is not what you were shown; look at it again.",
+            gate_id=gate.id,
+        )
+    tokens = gate.tokens if token is None else _used(gate, token)
+    if token is None and gate.approvers and not {by, *roles} & set(gate.approvers):
+        raise NotAnApprover(
+            f"{by!r} may not decide about gate {gate.id}: {', '.join(gate.approvers)} may.",
+            gate_id=gate.id,
+        )
+    if by in [each.by for each in gate.decisions]:
+        raise NotAnApprover(
+            f"{by!r} has decided about gate {gate.id} already; it needs {gate.required} people.",
+            gate_id=gate.id,
+        )
+    decisions = [*gate.decisions, GateDecision(decision, by, note, now)]
+    approvals = sum(each.decision == "approve" for each in decisions)
+    final = decision == "deny" or approvals >= gate.required
+    return msgspec.structs.replace(
+        gate, serial=gate.serial + 1, decisions=decisions, tokens=[] if final else tokens,
+        status=_STATUS[decision] if final else "open",
+    )  # fmt: skip
+
+
+def check_open(gate: GateRecord, now: int) -> None:
+    """Raise if nobody can decide about the gate any more."""
+    if gate.status != "open":
+        who = ", ".join(each.by for each in gate.decisions)
+        raise GateClosed(
+            f"Gate {gate.id} is {gate.status}{f' by {who}' if who else ''}.",
+            gate_id=gate.id,
+            status=gate.status,
+        )
+    if gate.deadline_at is not None and now >= gate.deadline_at:
+        raise GateClosed(
+            f"Gate {gate.id} ran out of time at {shown(gate.deadline_at)}.",
+            gate_id=gate.id,
+            status="expired",
+        )
+
+
+def expired(gate: GateRecord) -> GateRecord:
+    """The gate once its time was up."""
+    return msgspec.structs.replace(gate, serial=gate.serial + 1, status="expired", tokens=[])
+
+
+def outcome(gate: GateRecord) -> dict[str, Any]:
+    """What a run is told of a gate that is closed."""
+    if gate.status == "expired":
+        return {"decision": gate.on_timeout, "by": [], "note": "", "expired": True}
+    decision: Decision = "approve" if gate.status == "approved" else "deny"
+    notes = [each.note for each in gate.decisions if each.note]
+    return {
+        "decision": decision,
+        "by": [each.by for each in gate.decisions if each.decision == decision],
+        "note": "\n".join(notes),
+        "expired": False,
+    }
+
+
+def _used(gate: GateRecord, token: str) -> list[str]:
+    """The tokens that are left once this one was used."""
+    given = token_hash(token)
+    left = [each for each in gate.tokens if not hmac.compare_digest(each, given)]
+    if len(left) == len(gate.tokens):
+        raise TokenInvalid("The token is wrong, or was used already.", gate_id=gate.id)
+    return left
