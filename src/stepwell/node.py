@@ -61,6 +61,13 @@ class Host(Protocol):
         ...
 
 
+class Started(Protocol):
+    """A child that was started and goes on by itself."""
+
+    @property
+    def id(self) -> str: ...
+
+
 class Durably(Protocol):
     """The part of a run's context that nodes use."""
 
@@ -79,6 +86,9 @@ class Durably(Protocol):
     async def run_child(
         self, name: str, definition: str, input: Any = None, **options: Any
     ) -> Any: ...
+    async def start_child(
+        self, name: str, definition: str, input: Any = None, **options: Any
+    ) -> Started: ...
 
 
 class Call(Protocol):
@@ -146,7 +156,7 @@ class NodeType:
             return self.config.model_validate(call.config())
         except pydantic.ValidationError as error:
             found = "; ".join(
-                f"{'.'.join(map(str, each['loc'])) or 'config'}: {each['msg']}"
+                f"{'.'.join(map(str, each['loc'])) or 'config'}: {_said(each)}"
                 for each in error.errors(include_url=False, include_input=False)[:10]
             )
             raise ConfigInvalid(f"The config of {call.key!r} does not fit: {found}.") from None
@@ -165,7 +175,7 @@ class NodeType:
         place = path
         for key in found["loc"]:
             place = below(place, key)
-        message, hint = str(found["msg"]), ""
+        message, hint = f"{_said(found)}.", ""
         fields = list(self.config.model_fields)
         if found["type"] == "missing":
             message = f"A {self.name} needs {found['loc'][-1]!r}."
@@ -179,6 +189,11 @@ class NodeType:
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the config."""
         return self.config.model_json_schema()
+
+
+def _said(found: Any) -> str:
+    """What is wrong, in the words of the check that has found it."""
+    return str(found["msg"]).removeprefix("Value error, ").removesuffix(".")
 
 
 def _refers(config: Any, loc: tuple[int | str, ...]) -> bool:
