@@ -56,7 +56,9 @@ LAZY_IMPORTS: tuple[tuple[str, str, str], ...] = (
 MAX_LINES = 400
 MEASURED = ("src/stepwell", "tests", "benchmarks")
 # Path in the repository → why this file is longer than MAX_LINES.
-LONG_FILES: Mapping[str, str] = {}
+LONG_FILES: Mapping[str, str] = {
+    "src/stepwell/errors.py": "every error in one place, a few lines each",
+}
 
 
 Modules = Mapping[str, ast.Module]  # by full name

@@ -21,7 +21,7 @@ from datetime import datetime
 from typing import Annotated, Any, Literal, Protocol
 
 import pydantic
-from pydantic import AfterValidator, BaseModel, ConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict
 
 from stepwell.errors import ConfigInvalid, InvalidDuration
 from stepwell.graph.problems import Problems, below
@@ -34,16 +34,17 @@ from stepwell.kernel.records import GateRecord
 _CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
 
 
-def _duration(value: Any) -> Any:
+def _duration(value: str | int | float) -> str | int | float:
     try:
-        seconds(value, "The duration")
+        seconds(value)
     except InvalidDuration as error:
-        raise ValueError(error.message) from None
+        raise ValueError(error.message.removeprefix("duration: ")) from None
     return value
 
 
-# A field with a duration: "90s", "1h30m", ISO 8601, or a number of seconds.
-WrittenDuration = Annotated[str | int | float, AfterValidator(_duration)]
+# A field with a duration, kept as it was written: "90s", "1h30m", ISO 8601, or seconds.
+# Checked before pydantic has a look, which would take a truth value for a number.
+WrittenDuration = Annotated[str | int | float, BeforeValidator(_duration)]
 
 
 class NodeConfig(BaseModel):
@@ -86,10 +87,11 @@ class Gates(Protocol):
     async def expire(self, gate_id: str) -> dict[str, Any]: ...
 
 
-class Child(Protocol):
-    """A run that was started by another one."""
+class Started(Protocol):
+    """A child that was started and goes on by itself."""
 
-    id: str
+    @property
+    def id(self) -> str: ...
 
 
 class Durably(Protocol):
@@ -112,7 +114,7 @@ class Durably(Protocol):
     ) -> Any: ...
     async def start_child(
         self, name: str, definition: str, input: Any = None, **options: Any
-    ) -> Child: ...
+    ) -> Started: ...
 
     async def ask(
         self, name: str, kind: Literal["gate", "task"], event: str, about: Any,
@@ -208,7 +210,7 @@ class NodeType:
             return self.config.model_validate(call.config())
         except pydantic.ValidationError as error:
             found = "; ".join(
-                f"{'.'.join(map(str, each['loc'])) or 'config'}: {each['msg']}"
+                f"{'.'.join(map(str, each['loc'])) or 'config'}: {_said(each)}"
                 for each in error.errors(include_url=False, include_input=False)[:10]
             )
             raise ConfigInvalid(f"The config of {call.key!r} does not fit: {found}.") from None
@@ -227,7 +229,7 @@ class NodeType:
         place = path
         for key in found["loc"]:
             place = below(place, key)
-        message, hint = str(found["msg"]), ""
+        message, hint = f"{_said(found)}.", ""
         fields = list(self.config.model_fields)
         if found["type"] == "missing":
             message = f"A {self.name} needs {found['loc'][-1]!r}."
@@ -252,6 +254,11 @@ class NodeTypes:
         self.aliases = dict(aliases) | {
             alias: each.name for each in self.by_name.values() for alias in each.aliases
         }
+
+
+def _said(found: Any) -> str:
+    """What is wrong, in the words of the check that has found it."""
+    return str(found["msg"]).removeprefix("Value error, ").removesuffix(".")
 
 
 def _refers(config: Any, loc: tuple[int | str, ...]) -> bool:

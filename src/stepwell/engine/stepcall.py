@@ -149,6 +149,8 @@ class StepCall:
             await execution.record(attempt, record)
             return entry_of(record)
         delay = self._retry.delay(self._failures, execution.fraction())
+        # Whoever was asked may have said when to ask again.
+        delay = max(delay, getattr(error, "retry_after_seconds", None) or 0)
         await self._back_off(delay, attempt, self.record("retrying", None, described))
         return None
 
