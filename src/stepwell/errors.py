@@ -88,6 +88,42 @@ class RevisionNotFound(StepwellError):
     code = "revision_not_found"
 
 
+class DefinitionExists(StepwellError):
+    """There is a definition of that name already."""
+
+    code = "definition_exists"
+
+
+class AlreadyCurrent(StepwellError):
+    """The revision that is asked for is the current one."""
+
+    code = "already_current"
+
+
+class Conflict(StepwellError):
+    """What is to be changed has been changed meanwhile; `details["changes"]` says how."""
+
+    code = "conflict"
+
+
+class ProposalNotFound(StepwellError):
+    """There is no proposal with that id."""
+
+    code = "proposal_not_found"
+
+
+class ProposalsForbidden(StepwellError):
+    """The definition's policy does not allow this proposal, or this review of it."""
+
+    code = "proposals_forbidden"
+
+
+class ProposalNotOpen(StepwellError):
+    """The proposal is in a state in which that cannot be done with it."""
+
+    code = "proposal_not_open"
+
+
 class DefinitionDisabled(StepwellError):
     """The definition is disabled: nothing starts runs of it."""
 

@@ -1,0 +1,27 @@
+"""The contract of an operation: what every use case is given to work with.
+
+An operation is an async method of the class of its noun in `operations/`. It takes plain values,
+raises named errors, and returns records; surfaces make routes, tools and commands of it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from stepwell.kernel.clock import Clock
+from stepwell.kernel.ids import Ids
+from stepwell.node import NodeTypes
+from stepwell.store import Store
+
+
+@dataclass(frozen=True, slots=True)
+class Workspace:
+    """Where operations take place."""
+
+    store: Store
+    id: str
+    ids: Ids
+    clock: Clock
+    # Loaded when they are first needed.
+    types: Callable[[], NodeTypes]

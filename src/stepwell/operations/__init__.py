@@ -1,0 +1,3 @@
+"""Every use case, one file for each noun."""
+
+from __future__ import annotations
