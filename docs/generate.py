@@ -39,6 +39,8 @@ STEP_STATUSES = {
     "skipped": "given up before there was a result: by the workflow itself, by a cancelled task "
     "say, or because its run has ended",
 }
+# Methods that graphs and their nodes are executed by.
+FOR_THE_ENGINE = frozenset({"ask", "answer", "emit_as", "claimed", "remark", "waits_for"})
 # Kind of step, what makes one, and its key.
 STEP_KINDS = (
     ("step", "`ctx.step(name, …)`", "the name"),
@@ -48,6 +50,9 @@ STEP_KINDS = (
     ("child", "`result()` of what `ctx.start_child(name, …)` gave", "`<name>.result`"),
     ("emit", "`ctx.emit(type, …)`", "`emit:<type>`, as in `emit:done`"),
     ("patch", "`ctx.patched(change_id)` that was True", "`patch:<change_id>`"),
+    ("gate", "a graph's `approval` that waits for a decision", "`<node>.decision[<hash>]`"),
+    ("task", "a graph's `task` that waits to be advanced", "`<node>.task`"),
+    ("node", "a graph's node that needs no entry of its own", "the node's path"),
 )
 
 
@@ -158,8 +163,11 @@ def _class(kind: type) -> str:
     entries = [*_constructor(kind), *_attributes(kind)]
     entries += [
         _method(name, value)
-        for name, value in vars(kind).items()
-        if not name.startswith("_") and (callable(value) or isinstance(value, property))
+        for part in (kind, *kind.__bases__)
+        for name, value in vars(part).items()
+        if not name.startswith("_")
+        and name not in FOR_THE_ENGINE
+        and (callable(value) or isinstance(value, property))
     ]
     return f"## {kind.__name__}\n\n{inspect.getdoc(kind)}\n\n" + "\n".join(entries) + "\n"
 

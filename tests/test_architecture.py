@@ -26,7 +26,7 @@ CONTRACTS = frozenset({"store", "node", "trigger", "agent", "operation"})
 PARTS = frozenset({"stores", "nodes", "triggers", "agents", "operations", "engine"})
 SURFACES = frozenset({"api", "cli", "mcp"})
 BELOW_PARTS = LANGUAGE | CONTRACTS
-BELOW_APP = BELOW_PARTS | PARTS | {"catalog", "keys", "run_handle", "sdk", "settings"}
+BELOW_APP = BELOW_PARTS | PARTS | {"catalog", "sdk", "settings"}
 ROOT = "__init__"  # the unit of the package itself: the public names
 
 MAY_IMPORT: Mapping[str, frozenset[str]] = {
@@ -36,8 +36,6 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(CONTRACTS, BELOW_PARTS),
     **dict.fromkeys(PARTS, BELOW_PARTS),
     "settings": FOUNDATION,
-    "run_handle": FOUNDATION,
-    "keys": FOUNDATION | {"catalog", "settings"},
     "sdk": FOUNDATION | CONTRACTS,
     "catalog": BELOW_PARTS | PARTS,
     "app": BELOW_APP,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.app import Stepwell
+from stepwell.app import RunHandle, Stepwell
 from stepwell.engine.context import ChildHandle, Context
 from stepwell.errors import (
     NonRetryable,
@@ -18,7 +18,7 @@ from stepwell.errors import (
 )
 from stepwell.kernel.retry import Retry
 from stepwell.kernel.run import Attempt, ErrorInfo, Explanation, Page, Run, Step, WorkerInfo
-from stepwell.run_handle import RunHandle
+from stepwell.sdk.function import function
 from stepwell.sdk.workflow import Workflow, workflow
 
 __version__ = "0.1.0"
@@ -46,5 +46,6 @@ __all__ = [
     "WaitTimedOut",
     "WorkerInfo",
     "Workflow",
+    "function",
     "workflow",
 ]

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from stepwell.kernel.changes import Committed
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.ids import Ids
 from stepwell.node import NodeTypes
@@ -25,3 +26,5 @@ class Workspace:
     clock: Clock
     # Loaded when they are first needed.
     types: Callable[[], NodeTypes]
+    # Told of commits that workers may want to hear of.
+    changed: Callable[[Committed], None]

@@ -6,8 +6,11 @@ import click
 
 from stepwell.cli.demo import demo
 from stepwell.cli.exits import Commands
+from stepwell.cli.running import resume, run
 from stepwell.cli.runs import runs
+from stepwell.cli.steps import steps
 from stepwell.cli.stores import fork_store, migrate
+from stepwell.cli.validating import import_, validate
 from stepwell.cli.workers import worker, workers
 
 __all__ = ["main"]
@@ -40,5 +43,7 @@ def main() -> None:
     """
 
 
-for command in (worker, workers, runs, migrate, fork_store, demo):
+for command in (
+    run, resume, validate, import_, worker, workers, runs, steps, migrate, fork_store, demo,
+):  # fmt: skip
     main.add_command(command)

@@ -29,8 +29,7 @@ from stepwell.kernel.run import Explanation, Page, Run, Step
 from stepwell.kernel.states import TRANSITIONS
 
 if TYPE_CHECKING:
-    from stepwell.app import Stepwell
-    from stepwell.run_handle import RunHandle
+    from stepwell.app import RunHandle, Stepwell
 
 
 @click.group(invoke_without_command=True)

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
@@ -27,11 +27,14 @@ def store_url(option: str | None) -> str:
     return check_url(Settings.read().store, "STEPWELL_STORE")
 
 
-def stepwell_at(option: str | None, workflows: list[Workflow] | None = None) -> Stepwell:
+def stepwell_at(
+    option: str | None, workflows: Sequence[Workflow] = (),
+    functions: Sequence[Callable[..., Any]] = (),
+) -> Stepwell:  # fmt: skip
     """A Stepwell for that store, not yet opened."""
     from stepwell.app import Stepwell
 
-    return Stepwell(store_url(option), workflows or (), workspace=WORKSPACE)
+    return Stepwell(store_url(option), workflows, functions=functions, workspace=WORKSPACE)
 
 
 def connected(option: str | None, work: Callable[[Stepwell], Awaitable[T]]) -> T:

@@ -1,51 +1,69 @@
-"""Finding workflows by what is written on a command line: MODULE:NAME, or a whole MODULE."""
+"""Finding workflows and functions by what is written on a command line: MODULE[:NAME]."""
 
 from __future__ import annotations
 
 import importlib
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import Any, NamedTuple
 
 from stepwell.errors import InvalidInput
+from stepwell.sdk.function import function_name
 from stepwell.sdk.workflow import Workflow
 
 
-def load_workflows(targets: Sequence[str]) -> list[Workflow]:
-    """The workflows that these targets name, each once; modules are found from here."""
+class Targets(NamedTuple):
+    """What modules bring."""
+
+    workflows: list[Workflow]
+    functions: list[Callable[..., Any]]
+
+
+def load_targets(targets: Sequence[str]) -> Targets:
+    """What these targets name, each once; modules are found from here."""
     here = str(Path.cwd())
     if here not in sys.path:
         sys.path.insert(0, here)
-    found: dict[int, Workflow] = {}
+    found: dict[int, Any] = {}
     for target in targets:
-        for workflow in _load(target):
-            found[id(workflow)] = workflow
-    return list(found.values())
+        for each in _load(target):
+            found[id(each)] = each
+    return Targets(
+        [each for each in found.values() if isinstance(each, Workflow)],
+        [each for each in found.values() if not isinstance(each, Workflow)],
+    )
 
 
-def _load(target: str) -> list[Workflow]:
+def _load(target: str) -> list[Any]:
     module_name, colon, path = target.partition(":")
     module = _import(module_name, target)
     if not colon:
-        workflows = [value for value in vars(module).values() if isinstance(value, Workflow)]
-        if not workflows:
-            raise InvalidInput(f"{target}: the module has no workflow at its top level.")
-        return workflows
+        brought = [value for value in vars(module).values() if _is_part(value)]
+        if not brought:
+            raise InvalidInput(
+                f"{target}: the module has no workflow and no @function at its top level."
+            )
+        return brought
     value: Any = module
     for name in path.split("."):
         try:
             value = getattr(value, name)
         except AttributeError as error:
             raise InvalidInput(f"{target}: {module_name} has no {path!r}.") from error
-    workflows = list(value) if isinstance(value, list | tuple) else [value]
-    if not workflows or not all(isinstance(each, Workflow) for each in workflows):
+    values = list(value) if isinstance(value, list | tuple) else [value]
+    if not values or not all(map(_is_part, values)):
         raise InvalidInput(
-            f"{target} is neither a function decorated with @workflow nor a list of such functions."
+            f"{target} is neither decorated with @workflow or @function nor a list of such "
+            "functions."
         )
-    return workflows
+    return values
+
+
+def _is_part(value: Any) -> bool:
+    return isinstance(value, Workflow) or function_name(value) is not None
 
 
 def _import(name: str, target: str) -> ModuleType:

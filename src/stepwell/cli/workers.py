@@ -18,7 +18,7 @@ from stepwell.cli.health import Health, health_of
 from stepwell.cli.output import emit, moment, table
 from stepwell.cli.session import connected, stepwell_at, store_url
 from stepwell.cli.supervisor import Document, Supervisor, Tie, catch_signals
-from stepwell.cli.targets import load_workflows
+from stepwell.cli.targets import Targets, load_targets
 from stepwell.kernel.durations import lease_seconds, seconds
 from stepwell.kernel.names import check_count
 from stepwell.kernel.programs import shown_program
@@ -27,11 +27,10 @@ from stepwell.kernel.urls import shown_url
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
-    from stepwell.sdk.workflow import Workflow
 
 
 @click.command()
-@click.argument("targets", metavar="MODULE[:NAME]...", nargs=-1, required=True)
+@click.argument("targets", metavar="MODULE[:NAME]...", nargs=-1)
 @click.option("--processes", type=int, default=1, show_default=True, help="So many processes.")
 @click.option(
     "--concurrency", type=int, default=100, show_default=True, help="Runs at a time, per process."
@@ -58,7 +57,8 @@ def worker(
 ) -> None:  # fmt: skip
     """Execute runs until stopped by SIGTERM or Ctrl-C.
 
-    MODULE:NAME names a workflow or a list of them; MODULE alone means every workflow in it.
+    Runs of graphs are executed by every worker. MODULE:NAME names a workflow, a function that
+    nodes call, or a list of them; MODULE alone means all that are in it.
     Modules are looked for in the working directory first. With several processes, one that
     crashes is replaced after a pause.
 
@@ -70,7 +70,7 @@ def worker(
     logging.basicConfig(
         stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
     )
-    workflows = load_workflows(targets)
+    loaded = load_targets(targets)
     check_count(processes, "--processes")
     shape = {
         "concurrency": check_count(concurrency, "--concurrency"),
@@ -83,21 +83,23 @@ def worker(
             say_ready(found)
 
     def say_ready(found: list[Document]) -> None:
-        definitions = [{"name": each.name, "version": each.version} for each in workflows]
+        definitions = [{"name": each.name, "version": each.version} for each in loaded.workflows]
         where = shown_url(store_url(store))
         if as_json:
             emit({"store": where, "definitions": definitions, "workers": found})
             return
-        names = ", ".join(f"{each['name']} v{each['version']}" for each in definitions)
+        names = ", ".join(
+            [f"{each['name']} v{each['version']}" for each in definitions] + ["graphs"]
+        )
         for each in found:
             click.echo(f"Worker {each['id']} is ready (process {each['pid']}).")
         click.echo(f"Executing {names} from {where}. Stop with Ctrl-C.")
 
     if processes == 1:
-        asyncio.run(_work_until_stopped(store, workflows, shape, supervised, ready))
+        asyncio.run(_work_until_stopped(store, loaded, shape, supervised, ready))
         _leave()
     # Whatever is wrong with store or definitions shows here, before processes multiply it.
-    asyncio.run(_open_once(store, workflows))
+    asyncio.run(_open_once(store, loaded))
     command = [
         sys.executable, "-m", "stepwell.cli", "worker", *targets,
         "--concurrency", str(concurrency), "--lease", lease, "--grace", grace,
@@ -106,13 +108,13 @@ def worker(
     asyncio.run(Supervisor(command, processes, shape["grace"], ready).run())
 
 
-async def _open_once(store: str | None, workflows: list[Workflow]) -> None:
-    async with stepwell_at(store, workflows):
+async def _open_once(store: str | None, loaded: Targets) -> None:
+    async with stepwell_at(store, *loaded):
         pass
 
 
 async def _work_until_stopped(
-    store: str | None, workflows: list[Workflow], shape: dict[str, Any],
+    store: str | None, loaded: Targets, shape: dict[str, Any],
     supervised: int | None, ready: Callable[[list[Document]], None],
 ) -> None:  # fmt: skip
     stop = asyncio.Event()
@@ -121,7 +123,7 @@ async def _work_until_stopped(
     up = asyncio.Event()
 
     async def work() -> None:
-        async with stepwell_at(store, workflows) as stepwell, stepwell.worker(**shape) as one:
+        async with stepwell_at(store, *loaded) as stepwell, stepwell.worker(**shape) as one:
             up.set()
             found = {"id": one.id, "pid": os.getpid()}
             if tie is None:

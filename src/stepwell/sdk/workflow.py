@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable
 from typing import Any, overload
 
 from stepwell.errors import DuplicateDefinition, InvalidInput
@@ -140,25 +140,6 @@ def workflow(
         )
 
     return decorate if function is None else decorate(function)
-
-
-def functions_by_name(
-    functions: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]],
-) -> dict[str, Callable[..., Any]]:
-    """Functions that nodes may call; those without a name given have their own."""
-    if isinstance(functions, Mapping):
-        named = [(str(name), function) for name, function in functions.items()]
-    else:
-        named = [(getattr(function, "__name__", ""), function) for function in functions]
-    found: dict[str, Callable[..., Any]] = {}
-    for name, function in named:
-        if not callable(function) or isinstance(function, Workflow):
-            raise InvalidInput(f"functions takes functions, not {function!r}.")
-        check_text(name, "A function's name")
-        if name in found and found[name] is not function:
-            raise DuplicateDefinition(f"Two functions are called {name!r}.")
-        found[name] = function
-    return found
 
 
 def registry(workflows: Iterable[Workflow]) -> dict[tuple[str, int], Workflow]:

@@ -4,9 +4,13 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from datetime import datetime
-from typing import Any, Unpack
+from functools import cached_property
+from importlib import import_module
+from typing import TYPE_CHECKING, Any, Unpack
 
+from stepwell.app.keys import keyring_for
+from stepwell.app.reading import Reading
+from stepwell.app.run_handle import RunHandle
 from stepwell.catalog import check_url, node_types, store_for
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.ending import Endings
@@ -26,35 +30,38 @@ from stepwell.errors import (
     RunNotFailed,
     StepNotFound,
 )
-from stepwell.kernel.changes import CancelRun, StartRun
-from stepwell.kernel.clock import Clock, SystemClock, to_micros
-from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
+from stepwell.graph.documents import checked, refused
+from stepwell.graph.plan import Plan
+from stepwell.graph.problems import Problems
+from stepwell.kernel.changes import CancelRun, Committed, StartRun
+from stepwell.kernel.clock import Clock, SystemClock
+from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, lease_seconds, seconds
-from stepwell.kernel.explaining import explain
 from stepwell.kernel.ids import Ids
-from stepwell.kernel.matching import check_match
 from stepwell.kernel.names import (
     check_count,
     check_run_id,
     check_text,
-    check_time,
     no_such_run,
 )
-from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
+from stepwell.kernel.run import Run
 from stepwell.kernel.sealing import Keyring
-from stepwell.kernel.states import TRANSITIONS
-from stepwell.keys import keyring_for
-from stepwell.run_handle import RunHandle
-from stepwell.sdk.workflow import Workflow, functions_by_name, registry
+from stepwell.kernel.tasks import advance_name, report_of
+from stepwell.sdk.function import functions_by_name
+from stepwell.sdk.workflow import Workflow, registry
 from stepwell.settings import Settings
-from stepwell.store import RunFilter, Store
+from stepwell.store import Store, graph_version
 
-MAX_PAGE = 1000
+# Loaded when they are needed: node types come with a library of models.
+if TYPE_CHECKING:
+    from stepwell.operation import Workspace
+    from stepwell.operations.gates import Gates
+
 # How many steps the error names when there is none of that key.
 MAX_SHOWN = 10
 
 
-class Stepwell:
+class Stepwell(Reading):
     """Durable runs in one store."""
 
     def __init__(
@@ -120,6 +127,26 @@ class Stepwell:
         await self._endings.close()
         await self.store.close()
 
+    # -- operations ----------------------------------------------------------------------
+
+    @cached_property
+    def gates(self) -> Gates:
+        """What waits for a decision."""
+        found: Gates = import_module("stepwell.operations.gates").Gates(self._place)
+        return found
+
+    @cached_property
+    def _place(self) -> Workspace:
+        place: Workspace = import_module("stepwell.operation").Workspace(
+            self.store, self._workspace, self._ids, self.store.clock, node_types, self._changed
+        )
+        return place
+
+    def _changed(self, committed: Committed) -> None:
+        """An operation has written what workers, here or elsewhere, may want to hear of."""
+        self.store.announce(committed)
+        self._dispatcher.claim_soon()
+
     # -- starting ------------------------------------------------------------------------
 
     async def start(
@@ -135,6 +162,22 @@ class Stepwell:
         if connection is not None:
             run_id, created = await self.store.start_in(connection, change)
             return RunHandle(self, run_id, created, committed=False)
+        return (await self._start([change]))[0]
+
+    async def start_document(
+        self, document: Mapping[str, Any], input: Any = None, *,
+        trigger: Mapping[str, Any] | None = None, **options: Unpack[StartOptions],
+    ) -> RunHandle:  # fmt: skip
+        """Start a run of a document, whether or not it is published; the run is pinned to it."""
+        problems = Problems()
+        found = checked(document, node_types(), problems)
+        if found is None:
+            raise refused(problems)
+        await self.store.records.keep(self._workspace, found.hash, encode(document, "A document"))
+        change = await self._starter.prepare(
+            found.definition.name, input, trigger=trigger or {"type": "manual"},
+            pinned=graph_version(found.definition, 0, found.hash), **options,
+        )  # fmt: skip
         return (await self._start([change]))[0]
 
     async def start_many(self, starts: Sequence[Mapping[str, Any]]) -> list[RunHandle]:
@@ -229,6 +272,37 @@ class Stepwell:
         self._dispatcher.claim_soon()
         return bool((await submitted)[0])
 
+    async def tasks(self, run_id: str) -> list[Any]:
+        """What a run waits for somebody to do: title, instructions and the step's key."""
+        return [
+            step.about
+            for step in await self.steps(run_id)
+            if step.kind == "task" and step.status == "waiting"
+        ]
+
+    async def advance(
+        self, run_id: str, step: str, *, summary: str = "", output: Any = None,
+        failed: bool = False,
+    ) -> None:  # fmt: skip
+        """Say that a task was done, or could not be; its run goes on."""
+        waiting = [task["step"] for task in await self.tasks(run_id)]
+        if step not in waiting:
+            raise StepNotFound(
+                f"Run {run_id} has no task {step!r} to be advanced; "
+                f"it waits for {', '.join(waiting) or 'none'}.",
+                run_id=run_id,
+            )
+        await self.signal(run_id, advance_name(step), report_of(summary, output, failed=failed))
+
+    async def plan_of(self, run: Run) -> Plan:
+        """The plan that a run of a graph executes."""
+        assert run.revision is not None
+        return (await self._revisions.get(run.revision)).plan
+
+    async def definition_exists(self, name: str) -> bool:
+        """Whether runs of that definition can be started."""
+        return await self.store.version(self._workspace, name, None) is not None
+
     async def cancel(self, run_id: str) -> bool:
         """Cancel a run and its children; False if it had already ended."""
         change = CancelRun(check_run_id(run_id), self._workspace, self.store.clock.now())
@@ -246,82 +320,6 @@ class Stepwell:
         check_run_id(run_id)
         limit = None if timeout is None else seconds(timeout, "timeout")
         return await self._endings.result(run_id, limit, lambda: self.get_run(run_id), new=new)
-
-    # -- reading -------------------------------------------------------------------------
-
-    async def get_run(self, run_id: str) -> Run:
-        """The run as it is now; raises RunNotFound."""
-        check_run_id(run_id)
-        await self._writer.drained()
-        run = await self.store.get_run(self._workspace, run_id)
-        if run is None:
-            raise no_such_run(run_id)
-        return run
-
-    async def list_runs(
-        self,
-        *,
-        status: str | Sequence[str] | None = None,
-        definition: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
-        input: Mapping[str, Any] | None = None,
-        limit: int = 50,
-        cursor: str | None = None,
-    ) -> Page:
-        """Runs, newest first: `items` and a `next_cursor`, to be passed as `cursor` for the next.
-
-        At most 1000 come at a time, whatever the `limit`. `input` is a superset test on inputs.
-        A cursor belongs to its list: `status`, `definition` and `input` stay the same.
-        """
-        if not isinstance(status, str | list | tuple | set | frozenset | None):
-            raise InvalidInput(f"status takes a status or a list of them, not {status!r}.")
-        statuses = [status] if isinstance(status, str) else status
-        for name in statuses or ():
-            if name not in TRANSITIONS:
-                raise InvalidInput(f"{name!r} is no status; there are {', '.join(TRANSITIONS)}.")
-        limit = min(check_count(limit, "limit"), MAX_PAGE)
-        where = RunFilter(
-            self._workspace,
-            status=None if statuses is None else sorted(set(statuses)),
-            definition=None if definition is None else check_text(definition, "definition"),
-            since=None if since is None else to_micros(check_time(since, "since")),
-            until=None if until is None else to_micros(check_time(until, "until")),
-            input=None if input is None else check_match(input, "input"),
-            limit=limit + 1,
-        )
-        # Not of `since` and `until`: "the last hour" is another time on every page.
-        digest = digest_of([self._workspace, where.status, where.definition, where.input])
-        if cursor is not None:
-            where.before_id = read_cursor(cursor, digest)
-        await self._writer.drained()
-        found = await self.store.list_runs(where)
-        more = write_cursor(found[limit - 1].id, digest) if len(found) > limit else None
-        return Page(found[:limit], more)
-
-    async def count_runs(self) -> dict[str, dict[str, int]]:
-        """How many runs of each definition are in each status."""
-        await self._writer.drained()
-        return await self.store.count_runs(self._workspace)
-
-    async def steps(self, run_id: str) -> list[Step]:
-        """The journal of a run, in order of call."""
-        await self.get_run(run_id)
-        return await self.store.steps(run_id)
-
-    async def explain(self, run_id: str) -> Explanation:
-        """Why the run is where it is."""
-        check_run_id(run_id)
-        await self._writer.drained()
-        facts = await self.store.facts(self._workspace, run_id)
-        if facts is None:
-            raise no_such_run(run_id)
-        return explain(facts)
-
-    async def workers(self) -> list[WorkerInfo]:
-        """The workers that have a lease, or runs left from one."""
-        await self._writer.drained()
-        return await self.store.workers(self._workspace)
 
     # -- working -------------------------------------------------------------------------
 

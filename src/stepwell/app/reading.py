@@ -1,0 +1,102 @@
+"""Looking at runs: none of this changes anything."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from datetime import datetime
+from typing import Any
+
+from stepwell.engine.writer import Writer
+from stepwell.errors import InvalidInput
+from stepwell.kernel.clock import to_micros
+from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
+from stepwell.kernel.explaining import explain
+from stepwell.kernel.matching import check_match
+from stepwell.kernel.names import check_count, check_run_id, check_text, check_time, no_such_run
+from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
+from stepwell.kernel.states import TRANSITIONS
+from stepwell.store import RunFilter, Store
+
+MAX_PAGE = 1000
+
+
+class Reading:
+    """The runs of a workspace, as they are once everything of this process's own is written."""
+
+    store: Store
+    _writer: Writer
+    _workspace: str
+
+    async def get_run(self, run_id: str) -> Run:
+        """The run as it is now; raises RunNotFound."""
+        check_run_id(run_id)
+        await self._writer.drained()
+        run = await self.store.get_run(self._workspace, run_id)
+        if run is None:
+            raise no_such_run(run_id)
+        return run
+
+    async def list_runs(
+        self,
+        *,
+        status: str | Sequence[str] | None = None,
+        definition: str | None = None,
+        since: datetime | None = None,
+        until: datetime | None = None,
+        input: Mapping[str, Any] | None = None,
+        limit: int = 50,
+        cursor: str | None = None,
+    ) -> Page:
+        """Runs, newest first: `items` and a `next_cursor`, to be passed as `cursor` for the next.
+
+        At most 1000 come at a time, whatever the `limit`. `input` is a superset test on inputs.
+        A cursor belongs to its list: `status`, `definition` and `input` stay the same.
+        """
+        if not isinstance(status, str | list | tuple | set | frozenset | None):
+            raise InvalidInput(f"status takes a status or a list of them, not {status!r}.")
+        statuses = [status] if isinstance(status, str) else status
+        for name in statuses or ():
+            if name not in TRANSITIONS:
+                raise InvalidInput(f"{name!r} is no status; there are {', '.join(TRANSITIONS)}.")
+        limit = min(check_count(limit, "limit"), MAX_PAGE)
+        where = RunFilter(
+            self._workspace,
+            status=None if statuses is None else sorted(set(statuses)),
+            definition=None if definition is None else check_text(definition, "definition"),
+            since=None if since is None else to_micros(check_time(since, "since")),
+            until=None if until is None else to_micros(check_time(until, "until")),
+            input=None if input is None else check_match(input, "input"),
+            limit=limit + 1,
+        )
+        # Not of `since` and `until`: "the last hour" is another time on every page.
+        digest = digest_of([self._workspace, where.status, where.definition, where.input])
+        if cursor is not None:
+            where.before_id = read_cursor(cursor, digest)
+        await self._writer.drained()
+        found = await self.store.list_runs(where)
+        more = write_cursor(found[limit - 1].id, digest) if len(found) > limit else None
+        return Page(found[:limit], more)
+
+    async def count_runs(self) -> dict[str, dict[str, int]]:
+        """How many runs of each definition are in each status."""
+        await self._writer.drained()
+        return await self.store.count_runs(self._workspace)
+
+    async def steps(self, run_id: str) -> list[Step]:
+        """The journal of a run, in order of call."""
+        await self.get_run(run_id)
+        return await self.store.steps(run_id)
+
+    async def explain(self, run_id: str) -> Explanation:
+        """Why the run is where it is."""
+        check_run_id(run_id)
+        await self._writer.drained()
+        facts = await self.store.facts(self._workspace, run_id)
+        if facts is None:
+            raise no_such_run(run_id)
+        return explain(facts)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The workers that have a lease, or runs left from one."""
+        await self._writer.drained()
+        return await self.store.workers(self._workspace)

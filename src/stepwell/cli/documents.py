@@ -1,0 +1,140 @@
+"""Files with definitions, in whichever language they are written."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+import yaml
+
+from stepwell.catalog import node_types
+from stepwell.errors import InvalidDefinition
+from stepwell.graph.dialects.conversion import Loss
+from stepwell.graph.documents import Checked, checked, located, refused
+from stepwell.graph.importing import OWN, Imported, import_text
+from stepwell.graph.problems import Problem, Problems
+from stepwell.graph.reading import MAX_CHARACTERS
+from stepwell.kernel.names import show
+
+ENDINGS = (".yaml", ".yml", ".json")
+
+
+class Document(msgspec.Struct):
+    """What a file holds, and all that is wrong with it."""
+
+    # None if it is not even the form of a definition.
+    data: Any
+    found: Checked | None
+    problems: list[Problem]
+    losses: list[Loss]
+    dialect: str
+    ok: bool
+
+    def usable(self) -> Checked:
+        """What was found; raises InvalidDefinition if something is wrong with it."""
+        if self.found is None:
+            problems = Problems()
+            problems.found = self.problems
+            raise refused(problems)
+        return self.found
+
+
+def load(path: str) -> Document:
+    """Read and check a file; `-` is standard input."""
+    problems = Problems()
+    imported = _imported(path, problems)
+    found = None if imported is None else checked(imported.document, node_types(), problems)
+    return Document(
+        data=None if imported is None else imported.document,
+        found=found,
+        problems=located(problems.found, {} if imported is None else imported.lines),
+        losses=[] if imported is None else imported.losses,
+        dialect=OWN if imported is None else imported.dialect,
+        ok=problems.ok,
+    )
+
+
+def sibling(path: str, name: str) -> Document | None:
+    """The definition of that name beside a file, if there is one."""
+    if path == "-" or not name.replace("-", "").isalnum():
+        return None
+    for ending in ENDINGS:
+        beside = Path(path).with_name(name + ending)
+        if beside.is_file():
+            return load(str(beside))
+    return None
+
+
+def _imported(path: str, problems: Problems) -> Imported | None:
+    try:
+        text = _text(path)
+    except OSError as error:
+        why = error.strerror or str(error)
+        raise InvalidDefinition(f"{path} cannot be read: {why}.") from error
+    except UnicodeDecodeError as error:
+        message = f"{show(path)} is not text in UTF-8: byte {error.start} is none of it."
+        problems.error("", "unreadable", message)
+        return None
+    folder = Path(path).parent
+
+    def beside(name: str) -> str | None:
+        """A formula's parents are files beside it, and nowhere else."""
+        if Path(name).name != name or path == "-":
+            return None
+        try:
+            return _text(str(folder / name))
+        except (OSError, UnicodeDecodeError):
+            return None
+
+    return import_text(text, beside, problems)
+
+
+def _text(path: str) -> str:
+    """The text of a file, no more of it than is needed to see that it is too long."""
+    most = 4 * MAX_CHARACTERS + 1  # a character has at most four bytes
+    if path == "-":
+        raw = sys.stdin.buffer.read(most)
+    else:
+        with Path(path).open("rb") as file:
+            raw = file.read(most)
+    return raw.decode("utf-8-sig")
+
+
+def as_yaml(document: Any) -> str:
+    """A document as people write it."""
+    return yaml.dump(document, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100)
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes texts of several lines as such, and never an alias."""
+
+    def ignore_aliases(self, data: Any) -> bool:
+        return True
+
+
+def _text_of(dumper: yaml.SafeDumper, text: str) -> yaml.ScalarNode:
+    style = "|" if "\n" in text and not text.startswith((" ", "\n")) else None
+    return dumper.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _text_of)
+
+
+def problem_lines(problems: list[Problem]) -> list[str]:
+    """Problems for people: where, what, and what to do."""
+    lines = []
+    for each in problems:
+        where = f"line {each.line}: " if each.line is not None else ""
+        place = f"{each.path}: " if each.path else ""
+        lines.append(f"{each.severity}: {where}{place}{each.message} [{each.code}]")
+        if each.hint:
+            lines.append(f"    {each.hint}")
+    return lines
+
+
+def say_problems(problems: list[Problem]) -> None:
+    for line in problem_lines(problems):
+        click.echo(line, err=True)

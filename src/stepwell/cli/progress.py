@@ -1,0 +1,114 @@
+"""How a run is coming along, for whoever watches it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepwell.cli.output import brief, took
+from stepwell.cli.run_document import node_steps, run_document
+from stepwell.errors import RunEndedBadly
+from stepwell.graph.plan import Plan
+from stepwell.kernel.run import Run, Step
+
+if TYPE_CHECKING:
+    from stepwell.app import Stepwell
+
+# How often a run is looked at, and at most for each step that it has.
+LOOK_SECONDS = 0.1
+LOOK_SECONDS_PER_STEP = 0.0005
+_SIGNS = {"completed": "✓", "failed": "✗", "timed_out": "✗", "skipped": "–", "waiting": "…"}
+_PEOPLE = frozenset({"gate", "task"})
+
+
+class Progress:
+    """Writes to standard error what has changed since it last looked."""
+
+    def __init__(self, plan: Plan) -> None:
+        self._plan = plan
+        self._said: dict[str, str] = {}
+
+    def show(self, run: Run, journal: list[Step]) -> None:
+        for each in node_steps(run, self._plan, journal):
+            status = each["status"]
+            if status in _SIGNS and self._said.get(each["id"]) != status and each["started_at"]:
+                self._said[each["id"]] = status
+                click.echo(f"  {_SIGNS[status]} {each['id']}{_detail(each)}", err=True)
+
+
+def _detail(step: dict[str, Any]) -> str:
+    if step["error"] is not None and step["status"] != "completed":
+        return f": {step['error'].type}: {step['error'].message.splitlines()[0]:.200}"
+    if step["status"] == "completed":
+        return f" ({took(step['started_at'], step['ended_at'])})"
+    return f" ({step['reason'] or step['status']})"
+
+
+async def follow(stepwell: Stepwell, run_id: str, plan: Plan) -> dict[str, Any]:
+    """Watch a run until it ends, or until only people can make it go on; what came of it."""
+    progress = Progress(plan)
+    ending = asyncio.ensure_future(_end(stepwell, run_id))
+    pause = LOOK_SECONDS
+    try:
+        while True:
+            await asyncio.wait([ending], timeout=pause)
+            run, journal = await stepwell.get_run(run_id), await stepwell.steps(run_id)
+            progress.show(run, journal)
+            if run.ended:
+                return run_document(run, plan, journal)
+            if run.status == "waiting" and _needs_people(journal):
+                return await _stopped(stepwell, run, plan, journal)
+            pause = max(LOOK_SECONDS, LOOK_SECONDS_PER_STEP * len(journal))
+    finally:
+        ending.cancel()
+
+
+async def _end(stepwell: Stepwell, run_id: str) -> None:
+    with contextlib.suppress(RunEndedBadly):
+        await stepwell.result(run_id)
+
+
+def _needs_people(journal: list[Step]) -> bool:
+    """Whether the run does nothing and waits for people alone."""
+    open_steps = [step for step in journal if step.status in ("waiting", "running", "retrying")]
+    return bool(open_steps) and all(step.kind in _PEOPLE for step in open_steps)
+
+
+async def _stopped(stepwell: Stepwell, run: Run, plan: Plan, journal: list[Step]) -> dict[str, Any]:
+    """What a run that waits for people says: who is asked what, and how to answer."""
+    found = run_document(run, plan, journal)
+    gates = []
+    for gate in await stepwell.gates.list(run.id):
+        token = await stepwell.gates.token(gate.id)
+        gates.append(
+            {
+                "id": gate.id, "step": gate.key.partition("[")[0], "prompt": gate.prompt,
+                "subject": gate.subject, "subject_hash": gate.subject_hash, "token": token,
+                "approvers": gate.approvers, "required": gate.required,
+                "deadline_at": gate.deadline_at,
+            }
+        )  # fmt: skip
+        click.echo(f"Waiting for a decision: {gate.prompt}", err=True)
+        click.echo(f"  stepwell resume {run.id} --decision approve", err=True)
+    tasks = [step.about for step in journal if step.kind == "task" and step.status == "waiting"]
+    for task in tasks:
+        click.echo(f"Waiting for a task: {task['title']}", err=True)
+        command = f"stepwell steps advance {run.id} {task['step']} --summary …"
+        click.echo(f"  {command}, then stepwell resume {run.id}", err=True)
+    if gates:
+        found |= {"gate": gates[0], "gates": gates}
+    if tasks:
+        found["tasks"] = tasks
+    return found
+
+
+def say_end(document: dict[str, Any]) -> None:
+    """The last line: how it ended."""
+    error = document["error"]
+    said = f": {error.type}: {error.message}" if error is not None else ""
+    if document["status"] == "completed":
+        said = f": {brief(document['output'])}"
+    click.echo(f"Run {document['run_id']} {document['status']}{said}", err=True)

@@ -1,0 +1,117 @@
+"""A run as one document: how it ended, and how each of its nodes did."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from typing import Any
+
+from stepwell.graph.plan import Plan, PlanNode
+from stepwell.kernel.run import Run, Step
+from stepwell.kernel.states import ENDED
+
+# A node's id, the iterations that it stands in, and what is inside of it or belongs to it.
+_KEY = re.compile(r"([A-Za-z0-9_-]+)((?:\[\d+\])*)(?:#(\d+))?(?:\.(.*))?", re.DOTALL)
+# Why a node was never reached, by how its run ended.
+_UNREACHED = {
+    "completed": "run_returned",
+    "failed": "run_failed",
+    "cancelled": "run_cancelled",
+    "timed_out": "run_timed_out",
+}
+
+
+def run_document(run: Run, plan: Plan, journal: list[Step]) -> dict[str, Any]:
+    """What `stepwell run` prints."""
+    return {
+        "run_id": run.id,
+        "status": run.status,
+        "output": run.output,
+        "error": run.error,
+        "steps": list(node_steps(run, plan, journal)),
+    }
+
+
+def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, Any]]:
+    """All nodes as far as the run came, and those that it did not come to."""
+    shown: dict[str, dict[str, Any]] = {}
+    reached: set[str] = set()
+    under_way: dict[str, tuple[PlanNode, Step]] = {}
+    for step in journal:
+        key, node, inner = _place(step.key, plan)
+        if node is None:
+            continue
+        reached.add(node.id)
+        if inner is None:
+            shown[key] = _step(key, step)
+        elif step.status in ("waiting", "running", "retrying"):
+            under_way[key] = (node, step)
+    for key, (_, step) in under_way.items():
+        if key not in shown:
+            shown[key] = _step(key, step) | {"output": None}
+    yield from shown.values()
+    ended = run.status in ENDED
+    skipped = {each["id"]: each["reason"] for each in shown.values() if each["reason"]}
+    for node, around in _all_nodes(plan, None):
+        if node.id in reached:
+            continue
+        reason = next((skipped[each] for each in around if each in skipped), None)
+        status = "skipped" if ended else "pending"
+        yield {
+            "id": node.id,
+            "status": status,
+            "reason": reason or _UNREACHED[run.status] if ended else None,
+            "attempts": 0, "output": None, "error": None, "started_at": None, "ended_at": None,
+        }  # fmt: skip
+
+
+def _step(key: str, step: Step) -> dict[str, Any]:
+    noted = step.kind == "node" and step.status == "skipped"
+    status = step.status
+    if status == "failed" and step.error is not None and step.error.type == "step_timed_out":
+        status = "timed_out"
+    reason = step.output if noted else ("given_up" if status == "skipped" else None)
+    return {
+        "id": key,
+        "status": status,
+        "reason": reason,
+        "attempts": 0 if noted else step.attempts,
+        "output": None if noted else step.output,
+        "error": step.error,
+        "started_at": step.started_at,
+        "ended_at": step.completed_at,
+    }
+
+
+def _place(key: str, plan: Plan) -> tuple[str, PlanNode | None, str | None]:
+    """The node that an entry is of, its key, and which part of it; no node if it is of none."""
+    match = _KEY.fullmatch(key)
+    node = None if match is None else plan.nodes.get(match[1])
+    if match is None or node is None:
+        return key, None, None
+    own, rest = match[1] + match[2], match[4]
+    if rest is None:
+        return own, node, None
+    inside: Plan | None = None
+    if node.body is not None and rest.startswith("body."):
+        inside, prefix, rest = node.body, f"{own}.body.", rest.removeprefix("body.")
+    elif node.branches is not None:
+        branch, _, rest_of = rest.partition(".")
+        inside, prefix, rest = node.branches.get(branch), f"{own}.{branch}.", rest_of
+    if inside is None:
+        return own, node, rest
+    found, inner_node, part = _place(rest, inside)
+    return prefix + found, inner_node, part
+
+
+def _all_nodes(
+    plan: Plan, around: tuple[str, ...] | None
+) -> Iterator[tuple[PlanNode, tuple[str, ...]]]:
+    """All nodes, each with the ids of those that it is inside of."""
+    for node in plan.nodes.values():
+        yield node, around or ()
+        inside = (*(around or ()), node.id)
+        if node.body is not None:
+            yield from _all_nodes(node.body, inside)
+        for branch in (node.branches or {}).values():
+            yield from _all_nodes(branch, inside)

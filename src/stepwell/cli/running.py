@@ -1,0 +1,172 @@
+"""`stepwell run` executes a definition from a file; `stepwell resume` lets a run go on."""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepwell.cli.arguments import common, read_json, run_id
+from stepwell.cli.documents import load, say_problems, sibling
+from stepwell.cli.exits import FAILURE, OK
+from stepwell.cli.output import emit
+from stepwell.cli.progress import follow, say_end
+from stepwell.cli.session import stepwell_at
+from stepwell.cli.targets import Targets, load_targets
+from stepwell.errors import GateNotFound, InvalidInput
+from stepwell.graph.plan import Plan
+from stepwell.graph.refs import Composed, Constant
+
+if TYPE_CHECKING:
+    from stepwell.app import Stepwell
+
+_modules = click.option(
+    "--with",
+    "targets",
+    multiple=True,
+    metavar="MODULE[:NAME]",
+    help="Python functions and workflows that its nodes use; repeatable.",
+)
+
+
+@click.command()
+@click.argument("file", metavar="FILE")
+@click.option("--input", "given", metavar="JSON", help="The input; - reads standard input.")
+@click.option("--auto-advance", is_flag=True, help="Count every task as done at once.")
+@_modules
+@common
+def run(
+    file: str, given: str | None, auto_advance: bool, targets: tuple[str, ...],
+    store: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Run a definition to its end, here and now.
+
+    FILE is a definition in YAML or JSON, or anything that `stepwell import` understands; it need
+    not be published. Progress goes to standard error, and one JSON document about the run to
+    standard output. A run that comes to a gate or a task stops there with the status `waiting`;
+    `stepwell resume` lets it go on, also one that was interrupted. Definitions that it runs and
+    the store does not have are looked for beside FILE.
+
+    \b
+    Examples:
+      stepwell run examples/diamond.yaml
+      stepwell run release.yaml --input '{"tag": "v1"}'
+      stepwell run hanoi.formula.toml --auto-advance
+    """
+    document = load(file)
+    say_problems(document.problems)
+    found = document.usable()
+    input = None if given is None else read_json(given, "The input")
+    trigger: dict[str, Any] = {"type": "manual"}
+    if auto_advance:
+        trigger["auto_advance"] = True
+
+    async def work(stepwell: Stepwell) -> dict[str, Any]:
+        await _publish_siblings(stepwell, file, found.plan)
+        started = await stepwell.start_document(document.data, input, trigger=trigger)
+        click.echo(f"Run {started.id} of {found.definition.name} started.", err=True)
+        return await follow(stepwell, started.id, found.plan)
+
+    return _finish(store, load_targets(targets), work)
+
+
+@click.command()
+@run_id
+@click.option("--decision", type=click.Choice(["approve", "deny"]), help="About its gate.")
+@click.option("--gate", "gate_id", metavar="GATE", help="Which one, if it waits at several.")
+@click.option("--token", metavar="TOKEN", help="The gate's token, of whoever was given one.")
+@click.option("--note", default="", metavar="TEXT", help="Why.")
+@click.option("--by", metavar="NAME", help="Who decides; else whoever is logged in here.")
+@_modules
+@common
+def resume(
+    run_id: str, decision: Any, gate_id: str | None, token: str | None, note: str,
+    by: str | None, targets: tuple[str, ...], store: str | None, as_json: bool,
+) -> int:  # fmt: skip
+    """Let a run go on to its end: with a decision about its gate, or after an interruption.
+
+    What ran before does not run again.
+
+    \b
+    Examples:
+      stepwell resume RUN --decision approve
+      stepwell resume RUN --decision deny --note 'not on a Friday'
+      stepwell resume RUN
+    """
+    if decision is None and (token or gate_id or note or by):
+        raise click.UsageError("--gate, --token, --note and --by belong to a --decision.")
+
+    async def work(stepwell: Stepwell) -> dict[str, Any]:
+        run = await stepwell.get_run(run_id)
+        if run.revision is None:
+            raise InvalidInput(
+                f"Run {run_id} is of Python code; a worker that has it lets it go on."
+            )
+        if decision is not None:
+            gate = gate_id or await _only_gate(stepwell, run_id)
+            await stepwell.gates.decide(
+                gate, decision, by=by or getpass.getuser(), note=note, token=token,
+                roles=("owner", "admin"),
+            )  # fmt: skip
+        plan = await stepwell.plan_of(run)
+        return await follow(stepwell, run_id, plan)
+
+    return _finish(store, load_targets(targets), work)
+
+
+async def _only_gate(stepwell: Stepwell, run_id: str) -> str:
+    gates = await stepwell.gates.list(run_id)
+    if not gates:
+        raise GateNotFound(f"Run {run_id} waits at no gate.", run_id=run_id)
+    if len(gates) > 1:
+        listed = ", ".join(f"{gate.id} ({gate.prompt:.50})" for gate in gates)
+        raise InvalidInput(f"Run {run_id} waits at several gates; name one with --gate: {listed}.")
+    return gates[0].id
+
+
+def _finish(store: str | None, targets: Targets, work: Any) -> int:
+    """Execute with a worker of our own, and print what came of it."""
+
+    async def session() -> dict[str, Any]:
+        stepwell = stepwell_at(store, targets.workflows, targets.functions)
+        async with stepwell, stepwell.worker():
+            document: dict[str, Any] = await work(stepwell)
+            return document
+
+    document = asyncio.run(session())
+    say_end(document)
+    emit(document)
+    return OK if document["status"] in ("completed", "waiting") else FAILURE
+
+
+async def _publish_siblings(stepwell: Stepwell, file: str, plan: Plan) -> None:
+    """Make definitions known that are beside the file, and whatever those run in turn."""
+    todo, seen = list(_children(plan)), set[str]()
+    while todo:
+        name = todo.pop()
+        if name in seen:
+            continue
+        seen.add(name)
+        if await stepwell.definition_exists(name) or (beside := sibling(file, name)) is None:
+            continue
+        found = beside.usable()
+        if found.definition.name == name:
+            await stepwell.definitions.publish(beside.data, source="import", enabled=True)
+            click.echo(f"Published {name} from beside {file}.", err=True)
+            todo += _children(found.plan)
+
+
+def _children(plan: Plan) -> list[str]:
+    """The definitions that a plan runs, as far as they are written down."""
+    found = []
+    for node in plan.nodes.values():
+        fields: Any = node.config.value if isinstance(node.config, Composed | Constant) else {}
+        name = fields.get("definition") if node.type == "run" else None
+        name = name.value if isinstance(name, Constant) else name
+        if isinstance(name, str):
+            found.append(name)
+        for inner in (*([node.body] if node.body else []), *(node.branches or {}).values()):
+            found += _children(inner)
+    return found

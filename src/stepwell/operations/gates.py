@@ -1,0 +1,84 @@
+"""Gates: what waits for a decision, and deciding about it."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Collection
+
+import msgspec
+
+from stepwell.errors import GateClosed, GateNotFound, Overtaken
+from stepwell.kernel import gates as rules
+from stepwell.kernel.changes import SendSignal
+from stepwell.kernel.records import Decision, GateRecord
+from stepwell.operation import Workspace
+
+TOKEN_BYTES = 32
+
+
+class Gates:
+    """The gates of a workspace."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._records = workspace.store.records
+
+    async def list(self, run_id: str | None = None) -> list[GateRecord]:
+        """Gates that wait for a decision, of one run or of all, oldest first."""
+        return await self._records.gates(self._workspace.id, run_id)
+
+    async def get(self, gate_id: str) -> GateRecord:
+        gate = await self._records.gate(self._workspace.id, gate_id)
+        if gate is None:
+            raise GateNotFound(f"There is no gate {gate_id!r}.", gate_id=gate_id)
+        return gate
+
+    async def token(self, gate_id: str) -> str:
+        """A new token, with which whoever has it can decide once; only its hash is kept."""
+        token = secrets.token_urlsafe(TOKEN_BYTES)
+        while True:
+            gate = await self.get(gate_id)
+            rules.check_open(gate, self._workspace.clock.now())
+            try:
+                await self._records.change_gate(self._workspace.id, rules.with_token(gate, token))
+            except Overtaken:
+                continue
+            return token
+
+    async def decide(
+        self, gate_id: str, decision: Decision, *, by: str, note: str = "",
+        roles: Collection[str] = (), token: str | None = None, seen_hash: str | None = None,
+    ) -> GateRecord:  # fmt: skip
+        """Approve or deny; the run goes on with it, or the gate waits for more people."""
+        while True:
+            now = self._workspace.clock.now()
+            gate = rules.decided(
+                await self.get(gate_id), decision, by=by, now=now, note=note, roles=roles,
+                token=token, seen_hash=seen_hash,
+            )  # fmt: skip
+            try:
+                await self._write(gate, now)
+            except Overtaken:
+                continue
+            return gate
+
+    async def _write(self, gate: GateRecord, now: int) -> None:
+        """Write the decision down, and tell the run along with it if the gate is closed."""
+        workspace = self._workspace
+        signal = None
+        if gate.status != "open":
+            signal = SendSignal(
+                id=workspace.ids.new(),
+                workspace_id=workspace.id,
+                run_id=gate.run_id,
+                type=rules.signal_name(gate.id),
+                payload=msgspec.json.encode(rules.outcome(gate)).decode(),
+                created_at=now,
+            )
+        committed = await self._records.change_gate(workspace.id, gate, signal)
+        if signal is not None and not committed.outcomes[0]:
+            raise GateClosed(
+                f"Run {gate.run_id} has ended; nothing waits at gate {gate.id} any more.",
+                gate_id=gate.id,
+            )
+        workspace.changed(committed)
