@@ -60,6 +60,11 @@ class Host(Protocol):
         """Where commands are executed, and what scripts can read."""
         ...
 
+    @property
+    def environment(self) -> Mapping[str, str]:
+        """The variables of the process; commands see a few of them."""
+        ...
+
 
 class Durably(Protocol):
     """The part of a run's context that nodes use."""
