@@ -7,7 +7,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
 .DEFAULT_GOAL := help
-.PHONY: help serve test check format docs bench soak lock clean
+.PHONY: help serve test check format docs bench soak lock clean bubblewrap
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -16,7 +16,7 @@ serve: .venv/.serve ## run the demo, then a worker with the onboarding example
 	$(BIN)/stepwell demo
 	exec $(BIN)/stepwell worker examples.onboarding:onboard
 
-test: check ## check, then all tests, on SQLite and on a real PostgreSQL
+test: check bubblewrap ## check, then all tests, on SQLite and on a real PostgreSQL
 	$(BIN)/python -m pytest -n 2 tests
 
 check: .venv/.dev ## format, lint, types, architecture
@@ -24,6 +24,12 @@ check: .venv/.dev ## format, lint, types, architecture
 	$(BIN)/ruff check .
 	$(BIN)/mypy
 	$(BIN)/python -m pytest -q tests/test_architecture.py
+
+# Scripts are isolated by it. Without it their tests fail: they try to break out of a real one.
+bubblewrap:
+	@command -v bwrap >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
+	{ apt-get -qq update && apt-get -qq install -y bubblewrap; } >/dev/null || \
+	echo "bubblewrap could not be installed; the tests of scripts will fail." >&2
 
 format: .venv/.dev ## write the format and the lint fixes that are safe
 	$(BIN)/ruff check --fix-only .

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -16,7 +17,7 @@ class Host:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     allow_private: bool = True
     folder: str = "."
-    environment: Mapping[str, str] = field(default_factory=dict)
+    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
     gates: Any = None
 
 

@@ -52,7 +52,7 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
     yield from shown.values()
     ended = run.status in ENDED
     skipped = {each["id"]: each["reason"] for each in shown.values() if each["reason"]}
-    for node, around in _all_nodes(plan, None):
+    for node, around in _all_nodes(plan):
         if node.id in reached:
             continue
         reason = next((skipped[each] for each in around if each in skipped), None)
@@ -105,12 +105,12 @@ def _place(key: str, plan: Plan) -> tuple[str, PlanNode | None, str | None]:
 
 
 def _all_nodes(
-    plan: Plan, around: tuple[str, ...] | None
+    plan: Plan, around: tuple[str, ...] = ()
 ) -> Iterator[tuple[PlanNode, tuple[str, ...]]]:
     """All nodes, each with the ids of those that it is inside of."""
     for node in plan.nodes.values():
-        yield node, around or ()
-        inside = (*(around or ()), node.id)
+        yield node, around
+        inside = (*around, node.id)
         if node.body is not None:
             yield from _all_nodes(node.body, inside)
         for branch in (node.branches or {}).values():

@@ -88,9 +88,8 @@ def worker(
         if as_json:
             emit({"store": where, "definitions": definitions, "workers": found})
             return
-        names = ", ".join(
-            [f"{each['name']} v{each['version']}" for each in definitions] + ["graphs"]
-        )
+        named = [f"{each['name']} v{each['version']}" for each in definitions]
+        names = ", ".join([*named, "graphs"])
         for each in found:
             click.echo(f"Worker {each['id']} is ready (process {each['pid']}).")
         click.echo(f"Executing {names} from {where}. Stop with Ctrl-C.")

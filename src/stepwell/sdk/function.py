@@ -28,8 +28,9 @@ def function(decorated: Any = None, /, *, name: str | None = None) -> Any:
     """
 
     def decorate(found: F) -> F:
-        if not callable(found) or isinstance(found, Workflow):
-            raise InvalidInput(f"@function decorates functions, not {found!r}.")
+        given: object = found
+        if not callable(given) or isinstance(given, Workflow):
+            raise InvalidInput(f"@function decorates functions, not {given!r}.")
         own = getattr(found, "__name__", None) if name is None else name
         setattr(found, _NAME, check_text(own, "A function's name"))
         return found
@@ -47,10 +48,13 @@ def functions_by_name(
     functions: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]],
 ) -> dict[str, Callable[..., Any]]:
     """Functions that nodes may call; those without a name given have their own."""
+    named: list[tuple[str, Any]]
     if isinstance(functions, Mapping):
         named = [(str(name), each) for name, each in functions.items()]
     else:
-        named = [(function_name(each) or getattr(each, "__name__", ""), each) for each in functions]
+        named = [
+            (function_name(each) or str(getattr(each, "__name__", "")), each) for each in functions
+        ]
     found: dict[str, Callable[..., Any]] = {}
     for name, each in named:
         if not callable(each) or isinstance(each, Workflow):

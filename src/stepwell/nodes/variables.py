@@ -1,0 +1,52 @@
+"""The environment variables that the processes of nodes get."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping
+
+from stepwell.errors import ConfigInvalid
+
+# Linux takes at most 128 KiB for one argument or variable.
+MAX_BYTES = 100_000
+_NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
+# What commands see of the worker's environment; anything else may be a secret.
+_INHERITED = frozenset({
+    "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE",
+    "TERM", "TMPDIR", "TZ", "USER",
+})  # fmt: skip
+
+
+def inherited(environment: Mapping[str, str]) -> dict[str, str]:
+    """What of the worker's environment is passed on."""
+    return {"PATH": os.defpath} | {
+        name: value
+        for name, value in environment.items()
+        if name in _INHERITED or name.startswith("LC_")
+    }
+
+
+def checked(variables: Mapping[str, str]) -> dict[str, str]:
+    """The same variables, if a process can have them."""
+    for name, value in variables.items():
+        if not _NAME.fullmatch(name):
+            raise ConfigInvalid(
+                f"A variable cannot be named {name!r}: names have letters, digits and _."
+            )
+        if "\0" in value:
+            raise ConfigInvalid(f"The variable {name!r} holds the character NUL.")
+        if size(value) > MAX_BYTES:
+            raise ConfigInvalid(
+                f"The variable {name!r} has more than {MAX_BYTES:,} bytes; "
+                "hand large texts over on the standard input."
+            )
+    return dict(variables)
+
+
+def size(text: str) -> int:
+    """How many bytes a text is for a process."""
+    try:
+        return len(os.fsencode(text))
+    except UnicodeEncodeError:
+        raise ConfigInvalid(f"{text[:40]!r} holds half a character; no process takes it.") from None
