@@ -8,7 +8,7 @@ from typing import Any
 
 from stepwell.graph.plan import Plan, PlanNode
 from stepwell.kernel.run import Run, Step
-from stepwell.kernel.states import ENDED
+from stepwell.kernel.states import ENDED, OPEN
 
 # A node's id, the iterations that it stands in, and what is inside of it or belongs to it.
 _KEY = re.compile(r"([A-Za-z0-9_-]+)((?:\[\d+\])*)(?:#(\d+))?(?:\.(.*))?", re.DOTALL)
@@ -36,19 +36,26 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
     """All nodes as far as the run came, and those that it did not come to."""
     shown: dict[str, dict[str, Any]] = {}
     reached: set[str] = set()
-    under_way: dict[str, tuple[PlanNode, Step]] = {}
+    # Parts of nodes that have several: when the first began, and what is under way of them.
+    began: dict[str, Any] = {}
+    under_way: dict[str, Step] = {}
     for step in journal:
-        key, node, inner = _place(step.key, plan)
+        key, node, part = _place(step.key, plan)
         if node is None:
             continue
         reached.add(node.id)
-        if inner is None:
+        if part is None:
             shown[key] = _step(key, step)
-        elif step.status in ("waiting", "running", "retrying"):
-            under_way[key] = (node, step)
-    for key, (_, step) in under_way.items():
+        else:
+            began.setdefault(key, step.started_at)
+            if step.status in OPEN or step.status == "waiting":
+                under_way[key] = step
+    for key, step in under_way.items():
         if key not in shown:
             shown[key] = _step(key, step) | {"output": None}
+    for key, started_at in began.items():
+        if key in shown:
+            shown[key]["started_at"] = started_at
     yield from shown.values()
     ended = run.status in ENDED
     skipped = {each["id"]: each["reason"] for each in shown.values() if each["reason"]}

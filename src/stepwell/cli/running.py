@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import getpass
+import logging
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -128,6 +129,8 @@ async def _only_gate(stepwell: Stepwell, run_id: str) -> str:
 
 def _finish(store: str | None, targets: Targets, work: Any) -> int:
     """Execute with a worker of our own, and print what came of it."""
+    # What goes wrong in a step is part of the progress.
+    logging.getLogger("stepwell").setLevel(logging.ERROR)
 
     async def session() -> dict[str, Any]:
         stepwell = stepwell_at(store, targets.workflows, targets.functions)

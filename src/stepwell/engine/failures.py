@@ -66,6 +66,8 @@ def _described(error: BaseException, step: str | None) -> str:
 
 def trace(error: BaseException) -> str:
     """Where the error comes from, for the log: from the user's first line on."""
+    if isinstance(error, StepwellError):  # says where, and all that there is to say
+        return writable(f"{error.code}: {error}")
     where = error.__traceback__
     while where is not None and where.tb_frame.f_code.co_filename.startswith(_ENGINE):
         where = where.tb_next
