@@ -344,6 +344,12 @@ class AddressRefused(StepwellError, NonRetryable):
     code = "address_refused"
 
 
+class SecretNotFound(StepwellError):
+    """There is no secret of that name."""
+
+    code = "secret_not_found"
+
+
 class GateNotFound(StepwellError):
     """There is no gate with that id, or the run waits at none."""
 

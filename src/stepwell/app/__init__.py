@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from stepwell.app.run_handle import RunHandle
 from stepwell.app.stepwell import Stepwell
+from stepwell.kernel.sealing import new_key
 
-__all__ = ["RunHandle", "Stepwell"]
+__all__ = ["RunHandle", "Stepwell", "new_key"]

@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
-from stepwell.app.keys import keyring_for
+from stepwell.app.operations import Operations
 from stepwell.app.reading import Reading
 from stepwell.app.run_handle import RunHandle
 from stepwell.catalog import check_url, node_types, store_for
@@ -33,7 +31,7 @@ from stepwell.errors import (
 from stepwell.graph.documents import checked, refused
 from stepwell.graph.plan import Plan
 from stepwell.graph.problems import Problems
-from stepwell.kernel.changes import CancelRun, Committed, StartRun
+from stepwell.kernel.changes import CancelRun, StartRun
 from stepwell.kernel.clock import Clock, SystemClock
 from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, lease_seconds, seconds
@@ -45,23 +43,17 @@ from stepwell.kernel.names import (
     no_such_run,
 )
 from stepwell.kernel.run import Run
-from stepwell.kernel.sealing import Keyring
 from stepwell.kernel.tasks import advance_name, report_of
 from stepwell.sdk.function import functions_by_name
 from stepwell.sdk.workflow import Workflow, registry
 from stepwell.settings import Settings
 from stepwell.store import Store, graph_version
 
-# Loaded when they are needed: node types come with a library of models.
-if TYPE_CHECKING:
-    from stepwell.operation import Workspace
-    from stepwell.operations.gates import Gates
-
 # How many steps the error names when there is none of that key.
 MAX_SHOWN = 10
 
 
-class Stepwell(Reading):
+class Stepwell(Operations, Reading):
     """Durable runs in one store."""
 
     def __init__(
@@ -126,26 +118,6 @@ class Stepwell(Reading):
         await self._writer.close()
         await self._endings.close()
         await self.store.close()
-
-    # -- operations ----------------------------------------------------------------------
-
-    @cached_property
-    def gates(self) -> Gates:
-        """What waits for a decision."""
-        found: Gates = import_module("stepwell.operations.gates").Gates(self._place)
-        return found
-
-    @cached_property
-    def _place(self) -> Workspace:
-        place: Workspace = import_module("stepwell.operation").Workspace(
-            self.store, self._workspace, self._ids, self.store.clock, node_types, self._changed
-        )
-        return place
-
-    def _changed(self, committed: Committed) -> None:
-        """An operation has written what workers, here or elsewhere, may want to hear of."""
-        self.store.announce(committed)
-        self._dispatcher.claim_soon()
 
     # -- starting ------------------------------------------------------------------------
 
@@ -352,17 +324,13 @@ class Stepwell(Reading):
     def _graphs(self) -> GraphProgram:
         """What executes runs of graphs."""
         settings = self._settings
-        vault = Vault(self.store.records, self._workspace, self.keyring(), self.store.clock)
+        vault = Vault(self.store.records, self._workspace, self._keyring, self.store.clock)
         host = NodeHost(
             self.store.records, vault, self._ids, self.store.clock, self._workspace,
             self._functions, allow_private=settings.http_allow_private, folder=settings.folder,
             environment=settings.environment,
         )  # fmt: skip
         return GraphProgram(self._revisions, host)
-
-    def keyring(self, *, make: bool = False) -> Keyring | None:
-        """The keys that secrets are sealed with, if there are any; made if that is possible."""
-        return keyring_for(self._settings, self._url, make=make)
 
     async def prune(self) -> int:
         """Delete runs whose retention has passed, as workers do too; how many there were."""

@@ -8,6 +8,7 @@ from stepwell.cli.demo import demo
 from stepwell.cli.exits import Commands
 from stepwell.cli.running import resume, run
 from stepwell.cli.runs import runs
+from stepwell.cli.secrets import secrets
 from stepwell.cli.steps import steps
 from stepwell.cli.stores import fork_store, migrate
 from stepwell.cli.validating import import_, validate
@@ -44,6 +45,7 @@ def main() -> None:
 
 
 for command in (
-    run, resume, validate, import_, worker, workers, runs, steps, migrate, fork_store, demo,
+    run, resume, validate, import_, worker, workers, runs, steps, secrets, migrate, fork_store,
+    demo,
 ):  # fmt: skip
     main.add_command(command)

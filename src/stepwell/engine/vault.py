@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from stepwell.errors import StepwellError
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.codec import describe
 from stepwell.kernel.masking import Masking
+from stepwell.kernel.records import SecretRecord
 from stepwell.kernel.sealing import Keyring
 from stepwell.store import Records
 
@@ -19,8 +20,9 @@ class Vault:
     """Opens the secrets of one workspace."""
 
     def __init__(
-        self, records: Records, workspace_id: str, keyring: Keyring | None, clock: Clock
-    ) -> None:
+        self, records: Records, workspace_id: str, keyring: Callable[[], Keyring | None],
+        clock: Clock,
+    ) -> None:  # fmt: skip
         self._records = records
         self._workspace_id = workspace_id
         self._keyring = keyring
@@ -34,21 +36,22 @@ class Vault:
     async def secrets(self) -> Mapping[str, str]:
         """All secrets by name, as of a moment ago."""
         now = self._clock.now()
-        if self._keyring is not None and (
-            self._read_at is None or now - self._read_at >= FRESH_SECONDS * SECOND
-        ):
-            keyring = self._keyring
-            self._secrets = {
-                each.name: keyring.open(
-                    each.sealed, each.key_id, f"{self._workspace_id}/{each.name}"
-                )
-                for each in await self._records.secrets(self._workspace_id)
-            }
+        if self._read_at is None or now - self._read_at >= FRESH_SECONDS * SECOND:
+            self._secrets = self._opened(await self._records.secrets(self._workspace_id))
             self._read_at = now
             if not self._seen.issuperset(self._secrets.values()):
                 self._seen.update(self._secrets.values())
                 self.masking = Masking(self._seen)
         return self._secrets
+
+    def _opened(self, sealed: Sequence[SecretRecord]) -> dict[str, str]:
+        keyring = self._keyring() if sealed else None
+        if keyring is None:  # a reference to one says that it is missing
+            return {}
+        return {
+            each.name: keyring.open(each.sealed, each.key_id, f"{self._workspace_id}/{each.name}")
+            for each in sealed
+        }
 
     def masked(self, error: Exception) -> Exception:
         """The error without secrets, and without what it was made of."""

@@ -1,0 +1,86 @@
+"""Secrets: set, listed by name, deleted, and sealed anew when the key changes; never shown."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime
+
+from stepwell.errors import InvalidInput, InvalidName, SecretNotFound
+from stepwell.kernel.clock import moment
+from stepwell.kernel.masking import SHORTEST
+from stepwell.kernel.records import SecretRecord
+from stepwell.kernel.sealing import Keyring
+from stepwell.operation import Workspace
+
+MAX_CHARACTERS = 64 * 1024
+# What can stand in a reference: {{secrets.NAME}}.
+_NAME = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,98}[A-Za-z0-9_])?")
+
+
+@dataclass(frozen=True, slots=True)
+class SecretInfo:
+    """What anybody may know of a secret."""
+
+    name: str
+    key_id: str
+    created_at: datetime
+    updated_at: datetime
+
+
+class Secrets:
+    """The secrets of a workspace; `keys` brings the operator's keys, made if there are none."""
+
+    def __init__(self, workspace: Workspace, keys: Callable[[], Keyring]) -> None:
+        self._workspace = workspace
+        self._records = workspace.store.records
+        self._keys = keys
+
+    async def list(self) -> list[SecretInfo]:
+        """Names, and when they were set."""
+        return [
+            SecretInfo(each.name, each.key_id, moment(each.created_at), moment(each.updated_at))
+            for each in await self._records.secrets(self._workspace.id)
+        ]
+
+    async def set(self, name: str, value: str) -> None:
+        """Set a secret, or replace it; runs see the new value within seconds."""
+        if not _NAME.fullmatch(name):
+            raise InvalidName(
+                f"A secret cannot be called {name!r:.100}: names have letters, digits, '_' and '-'."
+            )
+        if not SHORTEST <= len(value) <= MAX_CHARACTERS:
+            raise InvalidInput(
+                f"A secret has {SHORTEST} to {MAX_CHARACTERS:,} characters: a shorter one could "
+                "not be told from other text where it has to be masked."
+            )
+        await self._seal(self._keys(), name, value)
+
+    async def delete(self, name: str) -> None:
+        if not await self._records.delete_secret(self._workspace.id, name):
+            raise SecretNotFound(f"There is no secret {name!r}.", name=name)
+
+    async def rotate(self) -> int:
+        """Seal with the first key what was sealed with older ones; how many there were."""
+        keyring = self._keys()
+        old = [
+            each
+            for each in await self._records.secrets(self._workspace.id)
+            if each.key_id != keyring.key_id
+        ]
+        for each in old:
+            value = keyring.open(each.sealed, each.key_id, self._place(each.name))
+            await self._seal(keyring, each.name, value)
+        return len(old)
+
+    async def _seal(self, keyring: Keyring, name: str, value: str) -> None:
+        now = self._workspace.clock.now()
+        sealed = keyring.seal(value, self._place(name))
+        await self._records.put_secret(
+            self._workspace.id, SecretRecord(name, keyring.key_id, sealed, now, now)
+        )
+
+    def _place(self, name: str) -> str:
+        """Where a secret belongs; sealed along, so that it cannot be moved elsewhere."""
+        return f"{self._workspace.id}/{name}"
