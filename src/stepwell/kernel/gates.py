@@ -95,6 +95,11 @@ def expired(gate: GateRecord) -> GateRecord:
     return msgspec.structs.replace(gate, serial=gate.serial + 1, status="expired", tokens=[])
 
 
+def voided(gate: GateRecord) -> GateRecord:
+    """The gate of a run that had ended before somebody decided."""
+    return msgspec.structs.replace(gate, serial=gate.serial + 1, status="void", decisions=[])
+
+
 def outcome(gate: GateRecord) -> dict[str, Any]:
     """What a run is told of a gate that is closed."""
     if gate.status == "expired":

@@ -14,6 +14,8 @@ MASK = "•••"
 SHORTEST = 4
 # A line of a secret that has several, and what is sure to be of it in base64.
 _SHORTEST_PART = 8
+# How often JSON inside JSON is looked through.
+_NESTED = 3
 
 
 class Masking:
@@ -51,9 +53,7 @@ def _forms(value: str) -> Iterator[str]:
     """All the ways in which a value may show itself."""
     if len(value) < SHORTEST:
         return
-    yield value
-    yield json.dumps(value)[1:-1]
-    yield json.dumps(value, ensure_ascii=False)[1:-1]
+    yield from _in_json(value)
     yield quote(value, safe="")
     yield quote_plus(value)
     yield repr(value)[1:-1]
@@ -61,6 +61,16 @@ def _forms(value: str) -> Iterator[str]:
         if len(line.strip()) >= _SHORTEST_PART:
             yield line.strip()
     yield from _in_base64(value.encode())
+
+
+def _in_json(value: str) -> set[str]:
+    """The value as it is inside JSON, and inside JSON that is a text inside JSON again."""
+    found = {value}
+    for _ in range(_NESTED):
+        found |= {
+            json.dumps(each, ensure_ascii=ascii)[1:-1] for each in found for ascii in (True, False)
+        }
+    return found
 
 
 def _in_base64(raw: bytes) -> Iterator[str]:

@@ -77,6 +77,7 @@ class Gates:
             )
         committed = await self._records.change_gate(workspace.id, gate, signal)
         if signal is not None and not committed.outcomes[0]:
+            await self._records.change_gate(workspace.id, rules.voided(gate))
             raise GateClosed(
                 f"Run {gate.run_id} has ended; nothing waits at gate {gate.id} any more.",
                 gate_id=gate.id,

@@ -33,13 +33,14 @@ class PostgresStatements:
     ) -> Committed:  # fmt: skip
         async def work(db: asyncpg.Connection) -> Committed:
             async with db.transaction():
-                # Runs and limits before records: the order that locks have everywhere.
-                done = await apply_within(db, changes) if changes else Committed([])
-                if version is not None:
-                    await register(db, workspace_id, [version], self._clock.now(), done)
+                # Records first: who was overtaken has not locked a run, which a claim that came
+                # just then would have left alone.
                 for statement in statements:
                     told = await db.execute(statement.sql, *statement.values)
                     checked(statement, int(told.rpartition(" ")[2]))
+                done = await apply_within(db, changes) if changes else Committed([])
+                if version is not None:
+                    await register(db, workspace_id, [version], self._clock.now(), done)
             return done
 
         return await self._pool.run(work)

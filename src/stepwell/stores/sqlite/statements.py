@@ -36,12 +36,12 @@ class SqliteStatements:
     ) -> Committed:  # fmt: skip
         def work(db: apsw.Connection) -> Committed:
             with writing(db):
-                done = apply_within(db, changes) if changes else Committed([])
-                if version is not None:
-                    register(db, workspace_id, [version], self._clock.now(), done)
                 for statement in statements:
                     run(db, _own(statement.sql), *statement.values)
                     checked(statement, db.changes())
+                done = apply_within(db, changes) if changes else Committed([])
+                if version is not None:
+                    register(db, workspace_id, [version], self._clock.now(), done)
             return done
 
         return await self._write.run(work)

@@ -1,0 +1,104 @@
+"""Secrets: sealed with the operator's key, replaced, rotated, and never moved."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from stepwell import Stepwell
+from stepwell.errors import InvalidInput, InvalidName, SecretKeyInvalid, SecretNotFound
+from stepwell.kernel.sealing import Keyring, new_key
+from stepwell.settings import Settings
+from stepwell.testing.clock import FakeClock
+from tests.conftest import World
+from tests.engine.support import until
+from tests.operations.support import definition, node
+
+READ = definition(node("read", "transform", value={"size": "{{secrets.key}}"}))
+
+
+async def test_a_secret_is_listed_by_name_replaced_and_deleted(world: World) -> None:
+    async with world(settings=Settings(secret_key=new_key())) as sw:
+        await sw.secrets.set("key", "first value")
+        await sw.secrets.set("key", "second value")
+        [found] = await sw.secrets.list()
+        assert found.name == "key"
+        assert "value" not in str(found)
+        await sw.secrets.delete("key")
+        assert await sw.secrets.list() == []
+        with pytest.raises(SecretNotFound):
+            await sw.secrets.delete("key")
+
+
+@pytest.mark.parametrize("name", ["", "a.b", "a b", "ü", "-a", "x" * 101])
+async def test_a_name_that_no_reference_could_have_is_refused(world: World, name: str) -> None:
+    async with world(settings=Settings(secret_key=new_key())) as sw:
+        with pytest.raises(InvalidName):
+            await sw.secrets.set(name, "some value")
+
+
+async def test_a_secret_too_short_to_be_masked_is_refused(world: World) -> None:
+    async with world(settings=Settings(secret_key=new_key())) as sw:
+        with pytest.raises(InvalidInput, match="masked"):
+            await sw.secrets.set("pin", "123")
+
+
+async def test_rotation_seals_everything_with_the_first_key(world: World) -> None:
+    old, new = new_key(), new_key()
+    async with world(settings=Settings(secret_key=old)) as sw:
+        await sw.secrets.set("key", "the value")
+    async with world(settings=Settings(secret_key=f"{new},{old}")) as sw:
+        assert await sw.secrets.rotate() == 1
+        assert await sw.secrets.rotate() == 0
+    async with world(settings=Settings(secret_key=old)) as sw:
+        with pytest.raises(SecretKeyInvalid, match="sealed with the key"):
+            await sw.secrets.rotate()
+
+
+async def test_a_sealed_value_cannot_be_moved_to_another_name(world: World) -> None:
+    async with world(settings=Settings(secret_key=new_key())) as sw:
+        await sw.secrets.set("harmless", "the value")
+        [record] = await sw.store.records.secrets("default")
+        moved = msgspec.structs.replace(record, name="key")
+        await sw.store.records.put_secret("default", moved)
+        async with sw.worker():
+            run = await sw.start_document(READ)
+            ended = await until(sw, run.id, "completed", "failed")
+        assert ended.error is not None
+        assert ended.error.type == "secret_key_invalid"
+
+
+async def test_a_missing_secret_fails_the_step_and_names_it(world: World) -> None:
+    async with world(settings=Settings(secret_key=new_key())) as sw, sw.worker():
+        run = await sw.start_document(READ)
+        ended = await until(sw, run.id, "completed", "failed")
+        assert ended.error is not None
+        assert ended.error.type == "missing_path"
+        assert "secrets.key" in ended.error.message
+
+
+async def test_a_file_store_makes_itself_a_key_for_its_owner_alone(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/stepwell.db"
+    async with Stepwell(url, settings=Settings()) as sw:
+        await sw.secrets.set("key", "the value")
+    path = tmp_path / "secret.key"
+    assert path.stat().st_mode & 0o777 == 0o600
+    async with Stepwell(url, settings=Settings()) as sw, sw.worker():
+        run = await sw.start_document(READ)
+        assert await run.result(30) == {"size": "•••"}
+
+
+async def test_postgres_wants_a_key_that_all_workers_share(
+    postgres_server: str, clock: FakeClock
+) -> None:
+    async with Stepwell(postgres_server, settings=Settings()) as sw:
+        with pytest.raises(SecretKeyInvalid, match="STEPWELL_SECRET_KEY"):
+            await sw.secrets.set("key", "the value")
+
+
+@pytest.mark.parametrize("key", ["short", "", "not base64 at all!", "QUJD"])
+def test_a_malformed_key_is_refused(key: str) -> None:
+    with pytest.raises(SecretKeyInvalid):
+        Keyring.read(key, "STEPWELL_SECRET_KEY")
