@@ -29,6 +29,7 @@ class Kind:
 
     verbatim: frozenset[str] = frozenset()
     acts = True
+    max_timeout = None
     timeout = None
 
     def __init__(self, act: Any) -> None:

@@ -17,6 +17,7 @@ class Kind:
 
     verbatim = frozenset({"code"})
     acts = True
+    max_timeout = None
 
     def check(self, config: dict[str, Any], path: str, problems: Problems) -> None:
         pass

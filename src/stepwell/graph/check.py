@@ -21,6 +21,11 @@ _LOOP = ("until", "while", "max_iterations", "delay")
 class CheckedKind(NodeKind, Protocol):
     """A type of node that can say what is wrong with a config."""
 
+    @property
+    def max_timeout(self) -> float | None:
+        """No node of this type may take longer, in seconds."""
+        ...
+
     def check(self, config: dict[str, Any], path: str, problems: Problems) -> None: ...
 
 
@@ -114,6 +119,7 @@ def _check_node(node: Node, kinds: Mapping[str, CheckedKind], problems: Problems
         return
     if node.type in kinds:
         kinds[node.type].check(node.config, config, problems)
+        _check_timeout(node, kinds[node.type], problems)
     elif node.type == "condition":
         _only(node, config, ("expression",), problems)
         if "expression" not in node.config:
@@ -138,6 +144,15 @@ def _check_node(node: Node, kinds: Mapping[str, CheckedKind], problems: Problems
         problems.error(
             below(node.path, "retry"), "unknown_field",
             f"A {node.type} is not tried again; its nodes may be.",
+        )  # fmt: skip
+
+
+def _check_timeout(node: Node, kind: CheckedKind, problems: Problems) -> None:
+    most = kind.max_timeout
+    if node.timeout is not None and most is not None and seconds(node.timeout) > most:
+        problems.error(
+            below(node.path, "timeout"), "limit_exceeded",
+            f"A {node.type} may take at most {most:g} s, not {node.timeout}.",
         )  # fmt: skip
 
 

@@ -29,6 +29,7 @@ from stepwell.graph.definition import (
 )
 from stepwell.graph.fields import Fields
 from stepwell.graph.problems import Problems, below
+from stepwell.graph.triggers import check_trigger
 
 VERSION = "stepwell.dev/v1"
 
@@ -144,8 +145,7 @@ class _Parser:
                 self._problems.error(path, "bad_field", "A trigger is a mapping with a type.")
                 continue
             self._fields.id(trigger, path, seen, "trigger")
-            if not isinstance(trigger.get("type"), str):
-                self._problems.error(below(path, "type"), "missing_field", "A trigger has a type.")
+            check_trigger(trigger, path, self._problems)
             found.append(trigger)
         return found
 
