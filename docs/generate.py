@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
+import json
 import re
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from stepwell import (
     errors,
     settings,
 )
+from stepwell.catalog import node_types
 from stepwell.engine.starting import StartOptions
 
 REFERENCE = Path(__file__).parent / "reference"
@@ -103,6 +105,8 @@ def settings_page() -> str:
 
 
 def _shown(field: str, value: object) -> object:
+    if value is None or value is False:
+        return "unset"
     return f"{int(value) // 86_400}d" if field.endswith("_seconds") else value  # type: ignore[call-overload]
 
 
@@ -229,7 +233,50 @@ def _first_line(kind: type) -> str:
     return (inspect.getdoc(kind) or "").splitlines()[0].rstrip(".")
 
 
-PAGES = {"api.md": api_page, "errors.md": errors_page, "settings.md": settings_page}
+def nodes_page() -> str:
+    """Every type of node: what it does, and what it is configured with."""
+    parts = [
+        f"{NOTE}# Node types\n\nWhat `type` a node may have, and what stands in its `config`. Beside "
+        "`config` any node may have `when`, `for_each`, `join`, `retry` and `timeout`; see "
+        "[the language](../graphs.md). A type that is *durable* waits without holding a process, "
+        "and cannot be given secrets. `stepwell nodes schema TYPE` prints the JSON Schema.\n"
+    ]
+    parts += [_node_type(each) for _, each in sorted(node_types().by_name.items())]
+    return "\n".join(parts)
+
+
+def _node_type(found: Any) -> str:
+    facts = [f"group {found.group}", "durable" if not found.acts else "one step"]
+    if found.aliases:
+        facts.append("also called " + ", ".join(f"`{alias}`" for alias in found.aliases))
+    if found.timeout is not None:
+        most = f", at most {found.max_timeout:g} s" if found.max_timeout is not None else ""
+        facts.append(f"timeout {found.timeout:g} s{most}")
+    rows = []
+    for name, field in found.config.model_fields.items():
+        usual = "required" if field.is_required() else f"`{_default(field)}`"
+        rows.append(f"| `{name}` | {field.description or ''} | {usual} |")
+    return (
+        f"## {found.name}\n\n{found.title}: {_sentences(found.help)}\n\n"
+        f"*{'; '.join(facts)}*\n\n"
+        "| field | meaning | default |\n|---|---|---|\n" + "\n".join(rows) + "\n"
+    )
+
+
+def _default(field: Any) -> str:
+    return json.dumps(field.get_default(call_default_factory=True), default=str)
+
+
+def _sentences(text: str) -> str:
+    return " ".join(text.split())
+
+
+PAGES = {
+    "api.md": api_page,
+    "errors.md": errors_page,
+    "nodes.md": nodes_page,
+    "settings.md": settings_page,
+}
 
 
 def main() -> None:

@@ -22,7 +22,7 @@ def _generator() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["api.md", "errors.md", "settings.md"])
+@pytest.mark.parametrize("name", ["api.md", "errors.md", "nodes.md", "settings.md"])
 def test_a_reference_page_is_up_to_date(name: str) -> None:
     page = _generator().PAGES[name]()
     assert (DOCS / "reference" / name).read_text("utf-8") == page, "run `make docs`"
@@ -32,7 +32,7 @@ def test_a_reference_page_is_up_to_date(name: str) -> None:
 def test_the_reference_has_what_a_caller_meets() -> None:
     api = _generator().api_page()
     for part in (
-        "`Stepwell(url=None, workflows=(), *, workspace='default', settings=None",
+        "`Stepwell(url=None, workflows=(), *, functions=(), workspace='default', settings=None",
         "`await start_many(starts) → list[RunHandle]`",
         "`async with worker(",
         "`created: bool`",

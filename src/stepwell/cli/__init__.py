@@ -6,6 +6,7 @@ import click
 
 from stepwell.cli.demo import demo
 from stepwell.cli.exits import Commands
+from stepwell.cli.nodes import nodes
 from stepwell.cli.running import resume, run
 from stepwell.cli.runs import runs
 from stepwell.cli.secrets import secrets
@@ -45,7 +46,7 @@ def main() -> None:
 
 
 for command in (
-    run, resume, validate, import_, worker, workers, runs, steps, secrets, migrate, fork_store,
-    demo,
+    run, resume, validate, import_, worker, workers, runs, steps, secrets, nodes, migrate,
+    fork_store, demo,
 ):  # fmt: skip
     main.add_command(command)

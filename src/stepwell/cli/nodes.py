@@ -1,0 +1,63 @@
+"""`stepwell nodes`: the types of nodes there are, and what each is configured with."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from stepwell.catalog import node_types
+from stepwell.cli.arguments import as_json
+from stepwell.cli.output import emit, table
+from stepwell.errors import InvalidInput
+from stepwell.node import NodeType
+
+
+@click.group()
+def nodes() -> None:
+    """Types of nodes for definitions."""
+
+
+@nodes.command("list")
+@as_json
+def list_(as_json: bool) -> None:
+    """List the types, with the names that they have elsewhere."""
+    found = sorted(node_types().by_name.values(), key=lambda each: each.name)
+    if as_json:
+        emit({"items": [_about(each) for each in found]})
+        return
+    rows = [
+        (each.name, each.group, ", ".join(each.aliases) or "–", each.help.splitlines()[0])
+        for each in found
+    ]
+    click.echo("\n".join(table(("type", "group", "also", "what it does"), rows)))
+
+
+@nodes.command()
+@click.argument("type", metavar="TYPE")
+def schema(type: str) -> None:
+    """Print the JSON Schema of a type's config.
+
+    \b
+    Example:
+      stepwell nodes schema http
+    """
+    types = node_types()
+    found = types.by_name.get(types.aliases.get(type, type))
+    if found is None:
+        raise InvalidInput(f"There is no node type {type!r}; there are {', '.join(types.by_name)}.")
+    emit(found.schema())
+
+
+def _about(found: NodeType) -> dict[str, Any]:
+    return {
+        "type": found.name,
+        "title": found.title,
+        "group": found.group,
+        "aliases": found.aliases,
+        "help": found.help,
+        "durable": not found.acts,
+        "timeout_seconds": found.timeout,
+        "max_timeout_seconds": found.max_timeout,
+        "config": found.schema(),
+    }
