@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import click
 
+from stepwell.cli.definitions import definitions
 from stepwell.cli.demo import demo
 from stepwell.cli.exits import Commands
 from stepwell.cli.nodes import nodes
+from stepwell.cli.proposals import propose, proposals
 from stepwell.cli.running import resume, run
 from stepwell.cli.runs import runs
 from stepwell.cli.secrets import secrets
@@ -46,7 +48,7 @@ def main() -> None:
 
 
 for command in (
-    run, resume, validate, import_, worker, workers, runs, steps, secrets, nodes, migrate,
-    fork_store, demo,
+    run, resume, validate, import_, definitions, propose, proposals, worker, workers, runs, steps,
+    secrets, nodes, migrate, fork_store, demo,
 ):  # fmt: skip
     main.add_command(command)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -10,7 +10,9 @@ from stepwell.catalog import node_types
 from stepwell.cli.arguments import as_json
 from stepwell.cli.output import emit, table
 from stepwell.errors import InvalidInput
-from stepwell.node import NodeType
+
+if TYPE_CHECKING:
+    from stepwell.node import NodeType
 
 
 @click.group()

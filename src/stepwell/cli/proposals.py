@@ -1,0 +1,148 @@
+"""`stepwell propose` suggests a change of a definition; `stepwell proposals` handles suggestions."""
+
+from __future__ import annotations
+
+import getpass
+from typing import TYPE_CHECKING, Any
+
+import click
+import msgspec
+
+from stepwell.cli.arguments import common, read_json
+from stepwell.cli.output import emit, moment, table
+from stepwell.cli.session import connected
+from stepwell.errors import InvalidInput
+from stepwell.graph.diff import describe
+from stepwell.kernel.clock import to_datetime
+
+if TYPE_CHECKING:
+    from stepwell.app import Stepwell
+
+_id = click.argument("proposal_id", metavar="PROPOSAL")
+_note = click.option("--note", default="", metavar="TEXT", help="Why.")
+_by = click.option("--by", metavar="NAME", help="Who; else whoever is logged in here.")
+
+
+@click.command()
+@click.argument("name", metavar="NAME")
+@click.option(
+    "--operations",
+    "given",
+    default="-",
+    metavar="JSON",
+    help="A list of operations; - (the default) reads standard input.",
+)
+@click.option("--base", metavar="HASH", help="The revision it was made for; else the current one.")
+@_note
+@_by
+@common
+def propose(
+    name: str, given: str, base: str | None, note: str, by: str | None, store: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
+    """Suggest a change of a definition, if its policy allows that.
+
+    Operations are objects with `op`: add_node (node, into), update_node (id, set, unset),
+    remove_node (id), add_edge (edge), update_edge (source, target, set, unset), remove_edge
+    (source, target), set_meta (set, unset).
+
+    \b
+    Example:
+      stepwell propose nightly-checks --operations \\
+        '[{"op": "update_node", "id": "checks", "set": {"timeout": "20m"}}]'
+    """
+    operations = read_json(given, "--operations")
+    if not isinstance(operations, list):
+        raise InvalidInput("Operations are a list.")
+
+    async def work(stepwell: Stepwell) -> Any:
+        return await stepwell.proposals.propose(
+            name, operations, base_hash=base, note=note, author=by or getpass.getuser()
+        )
+
+    _say(connected(store, work), as_json)
+
+
+@click.group()
+def proposals() -> None:
+    """Changes that somebody has suggested: look at them, review and apply them."""
+
+
+@proposals.command("list")
+@click.argument("name", metavar="NAME")
+@click.option("--status", metavar="STATUS", help="Only those: pending, approved, applied …")
+@common
+def list_(name: str, status: str | None, store: str | None, as_json: bool) -> None:
+    """List the proposals for a definition, the newest first."""
+
+    async def work(stepwell: Stepwell) -> list[Any]:
+        return list(await stepwell.proposals.list(name, status))
+
+    found = connected(store, work)
+    if as_json:
+        emit({"items": [msgspec.to_builtins(each) for each in found]})
+        return
+    rows = [
+        (each.id, each.status, each.author, moment(to_datetime(each.expires_at)), each.note)
+        for each in found
+    ]
+    heads = ("proposal", "status", "author", "expires", "note")
+    click.echo("\n".join(table(heads, rows)) if rows else "No proposals.")
+
+
+@proposals.command()
+@_id
+@common
+def show(proposal_id: str, store: str | None, as_json: bool) -> None:
+    """Show a proposal: what it would change, and what is wrong with that."""
+
+    async def work(stepwell: Stepwell) -> Any:
+        return await stepwell.proposals.get(proposal_id)
+
+    _say(connected(store, work), as_json)
+
+
+@proposals.command()
+@_id
+@click.option("--decision", type=click.Choice(["approve", "reject"]), required=True)
+@_note
+@_by
+@common
+def review(
+    proposal_id: str, decision: str, note: str, by: str | None, store: str | None, as_json: bool
+) -> None:
+    """Approve or reject a proposal."""
+
+    async def work(stepwell: Stepwell) -> Any:
+        return await stepwell.proposals.review(
+            proposal_id, decision == "approve", reviewer=by or getpass.getuser(), note=note
+        )
+
+    _say(connected(store, work), as_json)
+
+
+@proposals.command()
+@_id
+@_by
+@common
+def apply(proposal_id: str, by: str | None, store: str | None, as_json: bool) -> None:
+    """Publish what an approved proposal suggests."""
+
+    async def work(stepwell: Stepwell) -> Any:
+        await stepwell.proposals.apply(proposal_id, author=by or getpass.getuser())
+        return await stepwell.proposals.get(proposal_id)
+
+    _say(connected(store, work), as_json)
+
+
+def _say(proposal: Any, as_json: bool) -> None:
+    if as_json:
+        emit(msgspec.to_builtins(proposal))
+        return
+    click.echo(f"Proposal {proposal.id} for {proposal.definition}: {proposal.status}")
+    if proposal.note:
+        click.echo(f"  {proposal.note}")
+    for line in describe(proposal.diff):
+        click.echo(f"  {line}")
+    for problem in proposal.problems:
+        click.echo(f"  {problem['severity']}: {problem['path']}: {problem['message']}")
