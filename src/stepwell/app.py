@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from datetime import datetime
-from typing import Any, Unpack
+from typing import TYPE_CHECKING, Any, Unpack
 
-from stepwell.catalog import check_url, node_types, store_for
+from stepwell.catalog import check_url, definitions_in, node_types, proposals_in, store_for
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.ending import Endings
 from stepwell.engine.graph_runs import GraphProgram
@@ -19,13 +19,7 @@ from stepwell.engine.starting import Starter, StartOptions
 from stepwell.engine.vault import Vault
 from stepwell.engine.worker import Worker
 from stepwell.engine.writer import Writer
-from stepwell.errors import (
-    InvalidInput,
-    InvalidName,
-    NotOpen,
-    RunNotFailed,
-    StepNotFound,
-)
+from stepwell.errors import InvalidInput, InvalidName, NotOpen, RunNotFailed, StepNotFound
 from stepwell.kernel.changes import CancelRun, StartRun
 from stepwell.kernel.clock import Clock, SystemClock, to_micros
 from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
@@ -33,21 +27,20 @@ from stepwell.kernel.durations import Duration, lease_seconds, seconds
 from stepwell.kernel.explaining import explain
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.matching import check_match
-from stepwell.kernel.names import (
-    check_count,
-    check_run_id,
-    check_text,
-    check_time,
-    no_such_run,
-)
+from stepwell.kernel.names import check_count, check_run_id, check_text, check_time, no_such_run
 from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
 from stepwell.kernel.sealing import Keyring
 from stepwell.kernel.states import TRANSITIONS
 from stepwell.keys import keyring_for
+from stepwell.operation import Workspace
 from stepwell.run_handle import RunHandle
 from stepwell.sdk.workflow import Workflow, functions_by_name, registry
 from stepwell.settings import Settings
 from stepwell.store import RunFilter, Store
+
+if TYPE_CHECKING:
+    from stepwell.operations.definitions import Definitions
+    from stepwell.operations.proposals import Proposals
 
 MAX_PAGE = 1000
 # How many steps the error names when there is none of that key.
@@ -97,6 +90,7 @@ class Stepwell:
         self._used = False
         self._definitions = rows = [found.row() for found in self._workflows.values()]
         self._revisions = Revisions(self.store.records, self._workspace, node_types)
+        self._place = Workspace(self.store, self._workspace, self._ids, clock, node_types)
         self._starter = Starter(
             self.store, clock, self._ids, self._workspace, rows, self._revisions,
             self._settings.max_retention_seconds, self._settings.max_result_bytes,
@@ -119,6 +113,20 @@ class Stepwell:
         await self._writer.close()
         await self._endings.close()
         await self.store.close()
+
+    # -- definitions that are data -------------------------------------------------------
+
+    @property
+    def definitions(self) -> Definitions:
+        """Definitions that are data: drafts, revisions, what is current."""
+        self._writer.check_open()
+        return definitions_in(self._place)
+
+    @property
+    def proposals(self) -> Proposals:
+        """Changes of definitions that somebody suggests."""
+        self._writer.check_open()
+        return proposals_in(self._place)
 
     # -- starting ------------------------------------------------------------------------
 

@@ -1,4 +1,7 @@
-"""Finding parts by name: stores by the scheme of their URL, node types by looking around."""
+"""Finding parts: stores by the scheme of their URL, node types by looking around.
+
+What not every process needs is loaded by name, when it is first used.
+"""
 
 from __future__ import annotations
 
@@ -16,6 +19,9 @@ from stepwell.store import Store
 
 if TYPE_CHECKING:
     from stepwell.node import NodeTypes
+    from stepwell.operation import Workspace
+    from stepwell.operations.definitions import Definitions
+    from stepwell.operations.proposals import Proposals
 
 _SCHEMES = ("sqlite", "postgresql", "postgres")
 _EXAMPLES = "Use sqlite:///file.db or postgresql://user@host/database."
@@ -95,6 +101,16 @@ def node_types() -> NodeTypes:
     ]
     types: NodeTypes = contract.NodeTypes(found, _CONTROL_ALIASES)
     return types
+
+
+def definitions_in(workspace: Workspace) -> Definitions:
+    found: Definitions = import_module("stepwell.operations.definitions").Definitions(workspace)
+    return found
+
+
+def proposals_in(workspace: Workspace) -> Proposals:
+    found: Proposals = import_module("stepwell.operations.proposals").Proposals(workspace)
+    return found
 
 
 def postgres(module: str) -> ModuleType:
