@@ -59,7 +59,7 @@ class Definitions(Drafts, Syncing):
             head = self._revising.new(name, enabled)
             head = self._revising.changed(head, **labels(head, text))
             return await self._revising.amend(
-                Amendment(head, draft=self.drafted(name, text, None, author))
+                Amendment(head, draft=self._drafted(name, text, None, author))
             )
 
         return await self._revising.persist(attempt)
@@ -82,7 +82,7 @@ class Definitions(Drafts, Syncing):
         if ref != DRAFT:
             revision = await self._revising.revision(name, ref)
             return await self._revising.document(revision.hash)
-        found = self._revising.check((await self.require_draft(name)).document, name)
+        found = self._revising.check((await self._require_draft(name)).document, name)
         if found.document is None:
             valid(found)  # says what cannot be read
         return found.document

@@ -32,7 +32,7 @@ class Drafts(Publishing):
         await self._revising.find(name)
         return await self._workspace.store.records.draft(self._workspace.id, name)
 
-    async def require_draft(self, name: str) -> DraftRecord:
+    async def _require_draft(self, name: str) -> DraftRecord:
         """The draft of a definition; raises DraftNotFound."""
         found = await self.draft(name)
         if found is None:
@@ -68,7 +68,7 @@ class Drafts(Publishing):
             if base_hash is not None and base_hash != head.hash:
                 raise await self._revising.superseded(name, head, base_hash, readable(text))
             base = head.hash if before is None or base_hash is not None else before.base_hash
-            draft = self.drafted(name, text, base, author)
+            draft = self._drafted(name, text, base, author)
             await self._revising.amend(
                 Amendment(self._revising.changed(head, **labels(head, text)), draft=draft)
             )
@@ -76,7 +76,7 @@ class Drafts(Publishing):
 
         return await self._revising.persist(attempt)
 
-    def drafted(self, name: str, text: str, base_hash: str | None, author: str) -> DraftRecord:
+    def _drafted(self, name: str, text: str, base_hash: str | None, author: str) -> DraftRecord:
         now = self._workspace.clock.now()
         return DraftRecord(name, text, etag_of(text), base_hash, author, now)
 
@@ -115,7 +115,7 @@ class Drafts(Publishing):
                 draft = await self.draft(name)
                 if draft is None or draft.etag != if_match:
                     raise await self._edited_meanwhile(head, draft, if_match, None)
-            draft = await self.require_draft(name)
+            draft = await self._require_draft(name)
             await self._revising.refuse_code(name)
             found = self._revising.check(draft.document, name)
             if draft.base_hash != head.hash and found.hash != head.hash:

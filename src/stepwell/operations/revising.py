@@ -118,7 +118,7 @@ class Revising:
         elif found:
             what = f"Several revisions of {name!r} begin with {show(ref)}; write more of it."
         else:
-            what = f"{name!r} has had no revision {show(ref)}. Its history has all that it had."
+            what = f"The history of {name!r} has no revision {show(ref)}."
         raise RevisionNotFound(what, definition=name, ref=ref)
 
     async def _hash_of_number(self, name: str, ref: str | int) -> str | None:
