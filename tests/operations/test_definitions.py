@@ -6,6 +6,7 @@ from typing import Any
 
 import pytest
 
+from stepwell import workflow
 from stepwell.errors import (
     Conflict,
     DefinitionExists,
@@ -18,6 +19,11 @@ from stepwell.errors import (
 from tests.conftest import World
 from tests.engine.support import until
 from tests.operations.support import document, outcomes
+
+
+@workflow(name="coded")
+async def coded(ctx: Any, input: Any) -> Any:
+    return input
 
 
 async def test_a_new_definition_has_nothing_but_a_draft(world: World) -> None:
@@ -171,12 +177,24 @@ async def test_runs_outlive_their_definition(world: World) -> None:
         assert await sw.definitions.draft("checks") is None
 
 
+async def test_a_workflow_in_python_outlives_a_definition_of_its_name(world: World) -> None:
+    async with world() as sw:
+        await sw.definitions.create("coded")
+    async with world([coded]) as sw:
+        await sw.definitions.delete("coded")
+    async with world() as sw:
+        await sw.start("coded", 5)
+
+
 async def test_only_the_expected_revision_is_deleted(world: World) -> None:
     async with world() as sw:
         base = (await sw.definitions.publish(document(seconds=1))).revision.hash
         await sw.definitions.publish(document(seconds=2))
         with pytest.raises(Conflict):
             await sw.definitions.delete("checks", if_match=base)
+        for odd in ("", "\0", 5):
+            with pytest.raises(Conflict):
+                await sw.definitions.delete("checks", if_match=odd)
 
 
 async def test_authors_and_notes_are_bounded_texts(world: World) -> None:

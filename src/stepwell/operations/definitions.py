@@ -19,7 +19,7 @@ from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, RevisionRecord
 from stepwell.operations.documents import Checked, as_text, etag_of, valid
 from stepwell.operations.drafts import Drafts, labels
-from stepwell.operations.revising import MAX_AUTHOR, check_words
+from stepwell.operations.revising import MAX_AUTHOR, check_flag, check_words
 from stepwell.operations.syncing import Syncing
 from stepwell.store import Amendment
 
@@ -50,6 +50,7 @@ class Definitions(Drafts, Syncing):
         """Make a definition that has nothing but a draft."""
         _check_name(name)
         check_words(author, "author", MAX_AUTHOR)
+        check_flag(enabled, "enabled")
         text = as_text({"name": name, "nodes": [], "edges": []} if document is None else document)
 
         async def attempt() -> DefinitionRecord:
@@ -108,8 +109,7 @@ class Definitions(Drafts, Syncing):
 
     async def set_enabled(self, name: str, enabled: bool) -> DefinitionRecord:
         """Allow runs of the definition to be started, or forbid it."""
-        if not isinstance(enabled, bool):
-            raise InvalidInput(f"enabled is true or false, not {show(enabled)}.")
+        check_flag(enabled, "enabled")
 
         async def attempt() -> DefinitionRecord:
             head = await self._revising.find(name)

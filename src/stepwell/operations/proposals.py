@@ -39,6 +39,7 @@ from stepwell.operations.revising import (
     Publication,
     PublishResult,
     Revising,
+    check_flag,
     check_words,
 )
 
@@ -125,8 +126,7 @@ class Proposals:
         """Approve a proposal, or reject it; one's own only if the policy allows that."""
         check_text(reviewer, "reviewer", MAX_AUTHOR)
         check_words(note, "note", MAX_NOTE)
-        if not isinstance(approve, bool):
-            raise InvalidInput(f"approve is true or false, not {show(approve)}.")
+        check_flag(approve, "approve")
 
         async def attempt() -> ProposalRecord:
             proposal = await self._open(proposal_id, "pending")

@@ -7,6 +7,7 @@ after all if what the caller expects still holds.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Awaitable, Callable
 from typing import Any, Literal, TypeVar
 
@@ -46,6 +47,7 @@ MAX_NAMED = 3
 MIN_PREFIX = 6
 MAX_AUTHOR = 200
 MAX_NOTE = 10_000
+_HASH = re.compile("[0-9a-f]{64}")
 _BUMPS: dict[Source, Bump] = {"proposal": "patch", "rollback": "patch"}
 
 Action = Literal["create", "update", "unchanged"]
@@ -80,6 +82,8 @@ class Publication(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         check_words(self.author, "author", MAX_AUTHOR)
         check_words(self.note, "note", MAX_NOTE)
+        if self.enabled is not None:
+            check_flag(self.enabled, "enabled")
 
 
 class Revising:
@@ -132,9 +136,10 @@ class Revising:
                 return row.revision
         return text
 
-    async def document(self, hash: str) -> Any:
-        """A document as plain data; None if there is none with that hash."""
-        text = await self._records.document(self._id, hash)
+    async def document(self, hash: Any) -> Any:
+        """A document as plain data; None if there is none with that hash, or it is no hash."""
+        known = isinstance(hash, str) and _HASH.fullmatch(hash) is not None
+        text = await self._records.document(self._id, hash) if known else None
         return None if text is None else readable(text)
 
     # -- changing ------------------------------------------------------------------------
@@ -248,7 +253,7 @@ class Revising:
         """The current revision is not the expected one, from which `mine` was made."""
         if head is None or head.hash is None:
             return Conflict(
-                f"Nothing of {name!r} is published; expected was {expected[:12]}.",
+                f"Nothing of {name!r} is published; expected was {show(expected)}.",
                 changes=[], definition=name, hash=None,
             )  # fmt: skip
         current = await self.revision(name, head.hash)
@@ -281,6 +286,11 @@ def by(author: str) -> str:
 def as_title(text: str) -> str:
     """The text as it stands in a column of its own: documents may have U+0000, columns not."""
     return text.replace("\0", "")
+
+
+def check_flag(value: Any, what: str) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{what} is true or false, not {show(value)}.")
 
 
 def check_words(value: Any, what: str, longest: int) -> str:
