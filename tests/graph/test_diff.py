@@ -5,7 +5,10 @@ from __future__ import annotations
 import copy
 from typing import Any
 
+import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from stepwell.graph.diff import MAX_LINES, describe, diff, differs
 
@@ -117,6 +120,8 @@ def test_another_order_is_a_difference() -> None:
     found = changed(lambda new: new["nodes"].reverse())
     assert describe(found) == ["the order of nodes changed"]
     assert describe(changed(lambda new: new["edges"].reverse())) == ["the order of edges changed"]
+    twins = [{"source": "a", "target": "b"}, {"source": "a", "target": "b", "condition": "true"}]
+    assert differs(diff({"edges": twins}, {"edges": twins[::-1]}))
 
 
 @pytest.mark.parametrize(("old", "new"), [(1, True), (1, 1.0), (0, False), ("1", 1), ([], None)])
@@ -157,3 +162,29 @@ def test_what_people_are_shown_is_bounded() -> None:
     assert len(lines) == MAX_LINES + 1
     assert lines[-1] == "and 801 more changes"
     assert max(map(len, lines)) < 200
+
+
+VALUES = st.sampled_from([0, False, 1.0, 1, "x", None, [], {}, {"k": 1}, [1]])
+IDS = st.sampled_from(["a", "b", "c", "a #2", "a.b"])
+EDGES = st.lists(
+    st.fixed_dictionaries({"source": IDS, "target": IDS}, optional={"condition": VALUES}),
+    max_size=3,
+)
+
+
+def graphs(nodes: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
+    return st.fixed_dictionaries(
+        {"nodes": st.lists(nodes, max_size=3), "edges": EDGES}, optional={"output": VALUES}
+    )
+
+
+PLAIN = st.fixed_dictionaries({"id": IDS, "config": st.dictionaries(IDS, VALUES, max_size=2)})
+LOOP = st.fixed_dictionaries({"id": IDS, "body": graphs(PLAIN)})
+DOCUMENTS = graphs(PLAIN | LOOP)
+
+
+@given(DOCUMENTS, DOCUMENTS)
+def test_no_difference_goes_unseen(old: Any, new: Any) -> None:
+    same = msgspec.json.encode(old, order="sorted") == msgspec.json.encode(new, order="sorted")
+    assert differs(diff(old, new)) == (not same)
+    assert bool(describe(diff(old, new))) == (not same)

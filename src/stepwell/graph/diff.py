@@ -38,8 +38,12 @@ def diff(old: Any, new: Any) -> dict[str, Any]:
     before, after = _nodes(old), _nodes(new)
     first, second = _edges(old), _edges(new)
     meta = _fields("", _meta(old), _meta(new))
-    meta |= _order("nodes", _kept(before, after), _kept(after, before))
-    meta |= _order("edges", _common(first, second), _common(second, first))
+    kept, stayed = _kept(before, after), _kept(after, before)
+    if kept != stayed:
+        meta["nodes"] = {"from": kept, "to": stayed}
+    same, order = _common(first, second), _common(second, first)
+    if [edge.text for edge in same] != [edge.text for edge in order]:
+        meta["edges"] = {"from": [edge.name for edge in same], "to": [edge.name for edge in order]}
     return {
         "meta": meta,
         "nodes": _compared(before, after),
@@ -169,10 +173,10 @@ def _placed(value: Mapping[str, Any], place: str) -> dict[str, Any]:
     return {**value, "in": place} if place else dict(value)
 
 
-def _common(these: list[_Edge], those: list[_Edge]) -> list[str]:
-    """The names of those that are equal to others."""
+def _common(these: list[_Edge], those: list[_Edge]) -> list[_Edge]:
+    """Those that are equal to others."""
     left = Counter(edge.text for edge in those)
-    return [edge.name for edge in these if _taken(edge, left)]
+    return [edge for edge in these if _taken(edge, left)]
 
 
 def _unmatched(these: list[_Edge], those: list[_Edge]) -> dict[str, dict[str, Any]]:
@@ -251,11 +255,6 @@ def _by_id(value: Any) -> dict[str, Any] | None:
 
 def _has_id(value: Any) -> bool:
     return isinstance(value, dict) and isinstance(value.get("id"), str)
-
-
-def _order(part: str, old: list[str], new: list[str]) -> Changes:
-    """Whether what is in both comes in another order."""
-    return {} if old == new else {part: {"from": old, "to": new}}
 
 
 def _kept(these: Mapping[str, Any], those: Mapping[str, Any]) -> list[str]:
