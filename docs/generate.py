@@ -236,8 +236,8 @@ def _first_line(kind: type) -> str:
 def nodes_page() -> str:
     """Every type of node: what it does, and what it is configured with."""
     parts = [
-        f"{NOTE}# Node types\n\nWhat `type` a node may have, and what stands in its `config`. Beside "
-        "`config` any node may have `when`, `for_each`, `join`, `retry` and `timeout`; see "
+        f"{NOTE}# Node types\n\nWhat `type` a node may have, and what stands in its `config`. "
+        "Beside `config` any node may have `when`, `for_each`, `join`, `retry` and `timeout`; see "
         "[the language](../graphs.md). A type that is *durable* waits without holding a process, "
         "and cannot be given secrets. `stepwell nodes schema TYPE` prints the JSON Schema.\n"
     ]

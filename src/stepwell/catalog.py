@@ -1,4 +1,7 @@
-"""Finding parts by name: stores by the scheme of their URL, node types by looking around."""
+"""Finding parts: stores by the scheme of their URL, node types by looking around.
+
+What not every process needs is loaded by name, when it is first used.
+"""
 
 from __future__ import annotations
 

@@ -94,6 +94,12 @@ class DefinitionExists(StepwellError):
     code = "definition_exists"
 
 
+class DraftNotFound(StepwellError):
+    """The definition has no draft."""
+
+    code = "draft_not_found"
+
+
 class AlreadyCurrent(StepwellError):
     """The revision that is asked for is the current one."""
 

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.ids import Ids
-from stepwell.node import NodeTypes
 from stepwell.store import Store
+
+if TYPE_CHECKING:
+    from stepwell.node import NodeTypes
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import itertools
+from collections.abc import Awaitable
 from typing import Any
 
 from stepwell import Stepwell
@@ -30,3 +31,16 @@ async def open_gate(sw: Stepwell, run_id: str) -> GateRecord:
         if gates and run.status == "waiting":
             return gates[0]
         await asyncio.sleep(0.001)
+
+
+def document(name: str = "checks", /, *, seconds: int = 1, **fields: Any) -> dict[str, Any]:
+    """A definition that waits for so long; another number is another hash."""
+    wait = {"id": "wait", "type": "delay", "config": {"duration": seconds}}
+    return {"name": name, "nodes": [wait], **fields}
+
+
+async def outcomes(*calls: Awaitable[Any]) -> tuple[list[Any], list[BaseException]]:
+    """What calls that are made at once return, and what they raise."""
+    found = await asyncio.gather(*calls, return_exceptions=True)
+    errors = [each for each in found if isinstance(each, BaseException)]
+    return [each for each in found if not isinstance(each, BaseException)], errors

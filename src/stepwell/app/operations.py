@@ -1,27 +1,23 @@
-"""Use cases by their nouns: `stepwell.gates.decide(…)`, `stepwell.secrets.set(…)`.
-
-Loaded when they are needed: node types come with a library of models, which takes its time.
-"""
+"""Use cases by their nouns: `stepwell.definitions.publish(…)`, `stepwell.gates.decide(…)`."""
 
 from __future__ import annotations
 
 from functools import cached_property
-from importlib import import_module
-from typing import TYPE_CHECKING
 
 from stepwell.app.keys import keyring_for
 from stepwell.catalog import node_types
 from stepwell.engine.dispatcher import Dispatcher
+from stepwell.engine.writer import Writer
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.sealing import Keyring
+from stepwell.operation import Workspace
+from stepwell.operations.definitions import Definitions
+from stepwell.operations.gates import Gates
+from stepwell.operations.proposals import Proposals
+from stepwell.operations.secrets import Secrets
 from stepwell.settings import Settings
 from stepwell.store import Store
-
-if TYPE_CHECKING:
-    from stepwell.operation import Workspace
-    from stepwell.operations.gates import Gates
-    from stepwell.operations.secrets import Secrets
 
 
 class Operations:
@@ -30,29 +26,37 @@ class Operations:
     store: Store
     _workspace: str
     _ids: Ids
+    _writer: Writer
     _dispatcher: Dispatcher
     _settings: Settings
     _url: str | None
 
     @cached_property
+    def definitions(self) -> Definitions:
+        """Definitions that are data: drafts, revisions, what is current."""
+        return Definitions(self._place)
+
+    @cached_property
+    def proposals(self) -> Proposals:
+        """Changes of definitions that somebody suggests."""
+        return Proposals(self._place)
+
+    @cached_property
     def gates(self) -> Gates:
         """What waits for a decision."""
-        found: Gates = import_module("stepwell.operations.gates").Gates(self._place)
-        return found
+        return Gates(self._place)
 
     @cached_property
     def secrets(self) -> Secrets:
         """Values that nodes may use and nobody can see."""
-        module = import_module("stepwell.operations.secrets")
-        found: Secrets = module.Secrets(self._place, self._keys)
-        return found
+        return Secrets(self._place, self._keys)
 
     @cached_property
     def _place(self) -> Workspace:
-        place: Workspace = import_module("stepwell.operation").Workspace(
+        self._writer.check_open()
+        return Workspace(
             self.store, self._workspace, self._ids, self.store.clock, node_types, self._changed
         )
-        return place
 
     def _changed(self, committed: Committed) -> None:
         """An operation has written what workers, here or elsewhere, may want to hear of."""

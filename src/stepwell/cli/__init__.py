@@ -8,7 +8,7 @@ from stepwell.cli.definitions import definitions
 from stepwell.cli.demo import demo
 from stepwell.cli.exits import Commands
 from stepwell.cli.nodes import nodes
-from stepwell.cli.proposals import propose, proposals
+from stepwell.cli.proposals import proposals, propose
 from stepwell.cli.running import resume, run
 from stepwell.cli.runs import runs
 from stepwell.cli.secrets import secrets

@@ -163,9 +163,7 @@ def rollback(name: str, ref: str, note: str, store: str | None, as_json: bool) -
     """Make an earlier revision current again; REF is its version, number or hash."""
 
     async def work(stepwell: Stepwell) -> Any:
-        return await stepwell.definitions.rollback(
-            name, ref, note=note, author=getpass.getuser()
-        )
+        return await stepwell.definitions.rollback(name, ref, note=note, author=getpass.getuser())
 
     _say_published(connected(store, work), as_json)
 
@@ -231,9 +229,7 @@ def delete(name: str, store: str | None, as_json: bool) -> None:
 @click.option("--apply", is_flag=True, help="Do it; without, the plan is shown only.")
 @click.option("--delete-missing", is_flag=True, help="Delete definitions that have no file.")
 @common
-def sync(
-    folder: str, apply: bool, delete_missing: bool, store: str | None, as_json: bool
-) -> int:
+def sync(folder: str, apply: bool, delete_missing: bool, store: str | None, as_json: bool) -> int:
     """Bring the definitions to what the files of a folder say."""
     if not Path(folder).is_dir():
         raise InvalidInput(f"{folder} is no folder.")

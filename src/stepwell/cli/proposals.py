@@ -1,4 +1,4 @@
-"""`stepwell propose` suggests a change of a definition; `stepwell proposals` handles suggestions."""
+"""`stepwell propose` suggests a change of a definition; `stepwell proposals` reviews it."""
 
 from __future__ import annotations
 

@@ -33,15 +33,15 @@ from stepwell.graph.triggers import check_trigger
 
 VERSION = "stepwell.dev/v1"
 
-_DEFINITION = (
+DEFINITION_FIELDS = (
     "apiVersion", "name", "title", "description", "tags", "timezone", "inputs", "triggers",
     "policy", "nodes", "edges", "output", "refs",
 )  # fmt: skip
-_NODE = (
+NODE_FIELDS = (
     "id", "type", "title", "config", "when", "for_each", "join", "retry", "timeout", "body",
     "branches",
 )  # fmt: skip
-_EDGE = ("id", "source", "target", "condition", "on_failure", "on_skip")
+EDGE_FIELDS = ("id", "source", "target", "condition", "on_failure", "on_skip")
 _GRAPH = ("nodes", "edges", "output")
 _FOR_EACH = ("items", "concurrency", "on_item_error", "max_items", "as")
 _RETRY = tuple(RetryPolicy.__struct_fields__)
@@ -83,7 +83,7 @@ class _Parser:
                 "Other forms are read by `stepwell import`.",
             )  # fmt: skip
             return None
-        self._fields.known(data, _DEFINITION, "")
+        self._fields.known(data, DEFINITION_FIELDS, "")
         version = data.get("apiVersion", VERSION)
         if version != VERSION:
             self._problems.error(
@@ -208,7 +208,7 @@ class _Parser:
         if not isinstance(data, dict):
             self._problems.error(path, "bad_field", "A node is a mapping with an id and a type.")
             return None
-        self._fields.known(data, _NODE, path)
+        self._fields.known(data, NODE_FIELDS, path)
         kind = data.get("type")
         if not isinstance(kind, str) or not kind:
             self._problems.error(below(path, "type"), "missing_field", "A node has a type.")
@@ -257,7 +257,7 @@ class _Parser:
         if not isinstance(data, dict):
             self._problems.error(path, "bad_field", "An edge is a mapping: {source, target}.")
             return None
-        self._fields.known(data, _EDGE, path)
+        self._fields.known(data, EDGE_FIELDS, path)
         source, target = data.get("source"), data.get("target")
         for end, node_id in (("source", source), ("target", target)):
             if not isinstance(node_id, str):

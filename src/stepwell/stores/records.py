@@ -311,7 +311,10 @@ def _proposal(workspace_id: str, proposal: ProposalRecord, was: str | None) -> S
 
 
 def _deletion(workspace_id: str, definition: DefinitionRecord) -> list[Statement]:
-    """All of a definition but its documents: runs in flight go on by them."""
+    """All of a definition but its documents: runs in flight go on by them.
+
+    Versions that are code stay: a process may have brought a workflow of the same name since.
+    """
     name = (workspace_id, definition.name)
     head = "DELETE FROM definitions WHERE workspace_id = $1 AND name = $2 AND serial = $3 - 1"
     return [
@@ -322,7 +325,7 @@ def _deletion(workspace_id: str, definition: DefinitionRecord) -> list[Statement
                 ("drafts", "definition"),
                 ("revisions", "definition"),
                 ("proposals", "definition"),
-                ("versions", "name"),
+                ("versions", "kind = 'graph' AND name"),
             )
         ),
     ]

@@ -1,0 +1,84 @@
+"""Publishing: a document becomes the current one of its definition, or becomes it again."""
+
+from __future__ import annotations
+
+from typing import Any, get_args
+
+from stepwell.errors import AlreadyCurrent, InvalidInput
+from stepwell.kernel.names import show
+from stepwell.kernel.records import Source
+from stepwell.operation import Workspace
+from stepwell.operations.documents import Checked, valid
+from stepwell.operations.revising import Publication, PublishResult, Revising
+
+
+class Publishing:
+    """Makes revisions of documents."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._revising = Revising(workspace)
+
+    async def publish(
+        self,
+        document: Any,
+        *,
+        if_match: str | None = None,
+        source: Source = "publish",
+        version: str | None = None,
+        enabled: bool | None = None,
+        note: str = "",
+        author: str = "",
+    ) -> PublishResult:
+        """Make a document the current one of the definition it names, which may be new.
+
+        `if_match` is the hash of the revision it was made from: Conflict if another one is
+        current. A document that means the same as the current one makes no revision.
+        """
+        if source not in get_args(Source):
+            raise InvalidInput(f"source is {', '.join(get_args(Source))}, not {show(source)}.")
+        how = Publication(source, author, note, version, enabled)
+        return await self._publish(self._revising.check(document), how, if_match)
+
+    async def _publish(
+        self, found: Checked, how: Publication, if_match: str | None
+    ) -> PublishResult:
+        name = valid(found).name
+
+        async def attempt() -> PublishResult:
+            head = await self._revising.head(name)
+            await self._revising.refuse_code(name)
+            current = None if head is None else head.hash
+            if if_match is not None and current not in (if_match, found.hash):
+                raise await self._revising.superseded(name, head, if_match, found.document)
+            return await self._revising.make_current(head, found, how)
+
+        return await self._revising.persist(attempt)
+
+    async def rollback(
+        self,
+        name: str,
+        ref: str | int,
+        *,
+        version: str | None = None,
+        note: str = "",
+        author: str = "",
+    ) -> PublishResult:
+        """Make a revision current that the definition has had before."""
+        how = Publication("rollback", author, note, version)
+
+        async def attempt() -> PublishResult:
+            head = await self._revising.find(name)
+            target = await self._revising.revision(name, ref)
+            if target.hash == head.hash:
+                raise AlreadyCurrent(
+                    f"Revision {target.version} ({target.hash[:12]}) of {name!r} is current.",
+                    definition=name,
+                    hash=target.hash,
+                )
+            await self._revising.refuse_code(name)
+            # Checked again: there may be node types that are gone since.
+            found = self._revising.check(await self._revising.document(target.hash), name)
+            return await self._revising.make_current(head, found, how)
+
+        return await self._revising.persist(attempt)

@@ -1,0 +1,304 @@
+"""Making documents current: what publishing, syncing, rolling back and proposals have in common.
+
+A definition's record counts its changes. Whoever changes it reads it first, and the store refuses
+a change that was not made from the latest one; then it is read again, and the change is made
+after all if what the caller expects still holds.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Awaitable, Callable
+from typing import Any, Literal, TypeVar
+
+import msgspec
+
+from stepwell.errors import (
+    Conflict,
+    DefinitionExists,
+    InvalidInput,
+    Overtaken,
+    RevisionNotFound,
+    UnknownDefinition,
+)
+from stepwell.graph.definition import SLUG
+from stepwell.graph.diff import describe, diff
+from stepwell.graph.problems import Problem
+from stepwell.kernel.clock import shown
+from stepwell.kernel.names import show
+from stepwell.kernel.records import (
+    DefinitionRecord,
+    DraftRecord,
+    ProposalRecord,
+    RevisionRecord,
+    Source,
+)
+from stepwell.kernel.semver import Bump, next_version
+from stepwell.operation import Workspace
+from stepwell.operations.documents import Checked, checked, readable, valid
+from stepwell.store import Amendment, graph_version
+
+T = TypeVar("T")
+
+# How often a change is made again from what somebody else has just written.
+TRIES = 50
+# How many changes the message of a conflict names.
+MAX_NAMED = 3
+MIN_PREFIX = 6
+MAX_AUTHOR = 200
+MAX_NOTE = 10_000
+_HASH = re.compile("[0-9a-f]{64}")
+_BUMPS: dict[Source, Bump] = {"proposal": "patch", "rollback": "patch"}
+
+Action = Literal["create", "update", "unchanged"]
+
+
+class PublishResult(msgspec.Struct, frozen=True):
+    """What became of a document that was to be the current one."""
+
+    definition: DefinitionRecord
+    revision: RevisionRecord
+    action: Action
+    # Whether another revision is current now; there is none if the document means the same.
+    created: bool
+    # Warnings: with errors, nothing is published.
+    problems: list[Problem]
+
+
+class Publication(msgspec.Struct, frozen=True):
+    """Who makes a document current, and how."""
+
+    source: Source
+    author: str = ""
+    note: str = ""
+    # Instead of the one that comes next.
+    version: str | None = None
+    # Unless said it stays as it is, and a new definition is enabled.
+    enabled: bool | None = None
+    draft: DraftRecord | msgspec.UnsetType | None = msgspec.UNSET
+    # As it will be once it has been applied.
+    proposal: ProposalRecord | None = None
+
+    def __post_init__(self) -> None:
+        check_words(self.author, "author", MAX_AUTHOR)
+        check_words(self.note, "note", MAX_NOTE)
+        if self.enabled is not None:
+            check_flag(self.enabled, "enabled")
+
+
+class Revising:
+    """Finds definitions and changes them."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+        self._id = workspace.id
+        self._records = workspace.store.records
+
+    # -- finding -------------------------------------------------------------------------
+
+    async def head(self, name: Any) -> DefinitionRecord | None:
+        if not isinstance(name, str) or not SLUG.fullmatch(name):
+            return None  # nothing can be called so
+        return await self._records.definition(self._id, name)
+
+    async def find(self, name: str) -> DefinitionRecord:
+        found = await self.head(name)
+        if found is None:
+            raise UnknownDefinition(f"There is no definition {show(name)}.", definition=name)
+        return found
+
+    async def revision(self, name: str, ref: str | int | None) -> RevisionRecord:
+        """The revision with that hash, beginning of a hash, version or number; else the current."""
+        head = await self.find(name)
+        listed = await self._records.revisions(self._id, name)
+        wanted = head.hash if ref is None else await self._hash_of_number(name, ref)
+        found = [each for each in listed if wanted == each.hash or ref == each.version]
+        if not found and isinstance(ref, str) and len(ref) >= MIN_PREFIX:
+            found = [each for each in listed if each.hash.startswith(ref.lower())]
+        if len(found) == 1:
+            return found[0]
+        if ref is None:
+            what = f"Nothing of {name!r} has been published yet."
+        elif found:
+            what = f"Several revisions of {name!r} begin with {show(ref)}; write more of it."
+        else:
+            what = f"The history of {name!r} has no revision {show(ref)}."
+        raise RevisionNotFound(what, definition=name, ref=ref)
+
+    async def _hash_of_number(self, name: str, ref: str | int) -> str | None:
+        """The hash that had that number, also if it has got another one since."""
+        if isinstance(ref, bool) or not isinstance(ref, int | str):
+            raise InvalidInput(f"A revision is named by hash, version or number, not {show(ref)}.")
+        text = str(ref)
+        if text.isascii() and text.isdigit() and len(text) < 10:
+            row = await self._workspace.store.version(self._id, name, int(text))
+            if row is not None and row.revision is not None:
+                return row.revision
+        return text
+
+    async def document(self, hash: Any) -> Any:
+        """A document as plain data; None if there is none with that hash, or it is no hash."""
+        known = isinstance(hash, str) and _HASH.fullmatch(hash) is not None
+        text = await self._records.document(self._id, hash) if known else None
+        return None if text is None else readable(text)
+
+    # -- changing ------------------------------------------------------------------------
+
+    def check(self, document: Any, name: str | None = None) -> Checked:
+        return checked(document, self._workspace.types(), name)
+
+    async def refuse_code(self, name: str) -> None:
+        """Raise if the name belongs to a workflow that is code."""
+        row = await self._workspace.store.version(self._id, name, None)
+        if row is not None and row.kind == "code":
+            raise DefinitionExists(
+                f"{name!r} is the name of a workflow in Python; choose another.", definition=name
+            )
+
+    async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
+        """Try until nobody else is faster."""
+        for _ in range(TRIES):
+            try:
+                return await attempt()
+            except Overtaken:
+                continue
+        raise Conflict("Others change this all the time; try again.", changes=[])
+
+    async def amend(self, amendment: Amendment) -> DefinitionRecord:
+        await self._records.amend(self._id, amendment)
+        return amendment.definition
+
+    def changed(self, head: DefinitionRecord, **fields: Any) -> DefinitionRecord:
+        """The record as it will be."""
+        return msgspec.structs.replace(
+            head, serial=head.serial + 1, updated_at=self._workspace.clock.now(), **fields
+        )
+
+    def new(self, name: str, enabled: bool) -> DefinitionRecord:
+        """A definition that is not there yet."""
+        now = self._workspace.clock.now()
+        return DefinitionRecord(name, 0, "", [], enabled, None, None, 0, None, now, now)
+
+    async def make_current(
+        self, head: DefinitionRecord | None, found: Checked, how: Publication
+    ) -> PublishResult:
+        """Make a document the current one of the definition, which was read just before.
+
+        Raises Overtaken if the definition has changed since.
+        """
+        definition = valid(found)
+        action: Action = "create" if head is None else "update"
+        if head is None:
+            head = self.new(definition.name, enabled=True)
+        enabled = head.enabled if how.enabled is None else how.enabled
+        after = self.changed(
+            head, title=as_title(definition.title), tags=definition.tags, enabled=enabled
+        )
+        listed = await self._records.revisions(self._id, head.name)
+        before = next((each for each in listed if each.hash == found.hash), None)
+        if before is not None and head.hash == found.hash:
+            return await self._refresh(head, after, before, found, how)
+        now = self._workspace.clock.now()
+        revision = RevisionRecord(
+            definition=head.name,
+            hash=found.hash,
+            number=head.number + 1,
+            version=next_version(head.version, _BUMPS.get(how.source, "minor"), how.version),
+            source=how.source,
+            author=how.author,
+            note=how.note,
+            proposal_id=None if how.proposal is None else how.proposal.id,
+            created_at=now if before is None else before.created_at,
+            published_at=now,
+        )
+        amendment = Amendment(
+            msgspec.structs.replace(
+                after, hash=revision.hash, version=revision.version, number=revision.number
+            ),
+            draft=how.draft,
+            document=found.text,
+            revision=revision,
+            version=graph_version(definition, revision.number, revision.hash),
+            proposal=how.proposal,
+        )
+        return PublishResult(await self.amend(amendment), revision, action, True, found.problems)
+
+    async def _refresh(
+        self, head: DefinitionRecord, after: DefinitionRecord, revision: RevisionRecord,
+        found: Checked, how: Publication,
+    ) -> PublishResult:  # fmt: skip
+        """The document is the current one but for texts that are for people only."""
+        if how.version not in (None, revision.version):
+            raise InvalidInput(
+                f"This document is current already, as version {revision.version}; it cannot get "
+                f"{how.version} without a change.",
+                definition=head.name,
+            )
+        same = msgspec.structs.replace(after, serial=head.serial, updated_at=head.updated_at)
+        text = await self._records.document(self._id, revision.hash)
+        if same != head or text != found.text or how.draft is None or how.proposal is not None:
+            head = await self.amend(
+                Amendment(
+                    after, draft=how.draft, document=found.text, revision=revision,
+                    proposal=how.proposal,
+                )
+            )  # fmt: skip
+        return PublishResult(head, revision, "unchanged", False, found.problems)
+
+    # -- conflicts -----------------------------------------------------------------------
+
+    async def superseded(
+        self, name: str, head: DefinitionRecord | None, expected: str, mine: Any
+    ) -> Conflict:
+        """The current revision is not the expected one, from which `mine` was made."""
+        if head is None or head.hash is None:
+            return Conflict(
+                f"Nothing of {name!r} is published; expected was {show(expected)}.",
+                changes=[], definition=name, hash=None,
+            )  # fmt: skip
+        current = await self.revision(name, head.hash)
+        return conflict(
+            f"Revision {current.version} of {name!r} was published{by(current.author)} at "
+            f"{shown(current.published_at)}, after the one that this was made from.",
+            await self.document(expected) or mine,
+            await self.document(current.hash),
+            definition=name,
+            hash=current.hash,
+            author=current.author,
+            at=current.published_at,
+        )
+
+
+def conflict(message: str, started: Any, now: Any, **details: Any) -> Conflict:
+    """Somebody else has made of `started` what there is `now`."""
+    found = diff(started, now)
+    changes = describe(found)
+    named = "; ".join(changes[:MAX_NAMED])
+    more = f"; and {len(changes) - MAX_NAMED} more" if len(changes) > MAX_NAMED else ""
+    told = f" What differs: {named}{more}." if changes else ""
+    return Conflict(f"{message}{told}", changes=changes, diff=found, **details)
+
+
+def by(author: str) -> str:
+    return f" by {author}" if author else ""
+
+
+def as_title(text: str) -> str:
+    """The text as it stands in a column of its own: documents may have U+0000, columns not."""
+    return text.replace("\0", "")
+
+
+def check_flag(value: Any, what: str) -> None:
+    if not isinstance(value, bool):
+        raise InvalidInput(f"{what} is true or false, not {show(value)}.")
+
+
+def check_words(value: Any, what: str, longest: int) -> str:
+    """A text by and for people, which may be empty."""
+    if not isinstance(value, str) or len(value) > longest or "\0" in value:
+        raise InvalidInput(f"{what} is a text of at most {longest:,} characters.")
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        raise InvalidInput(f"{what} has what is no character: {error.reason}.") from None
+    return value

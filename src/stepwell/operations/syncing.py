@@ -1,0 +1,127 @@
+"""Syncing: definitions brought to what a set of documents says, such as the files of a folder."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Literal
+
+import msgspec
+
+from stepwell.errors import DefinitionExists
+from stepwell.graph.diff import describe, diff
+from stepwell.graph.problems import Problem
+from stepwell.kernel.records import DefinitionRecord
+from stepwell.operations.documents import Checked
+from stepwell.operations.publishing import Publishing
+from stepwell.operations.revising import Publication, PublishResult
+from stepwell.store import Amendment
+
+SyncAction = Literal["create", "update", "unchanged", "delete", "invalid"]
+
+
+class SyncStep(msgspec.Struct, frozen=True):
+    """What syncing does with one definition."""
+
+    name: str
+    action: SyncAction
+    # Of the revision that is current before, and of the one after.
+    hash_before: str | None = None
+    hash: str | None = None
+    changes: list[str] = []
+    problems: list[Problem] = []
+
+
+class SyncPlan(msgspec.Struct, frozen=True):
+    """What syncing does, in order; and whether it was done."""
+
+    steps: list[SyncStep]
+    applied: bool = False
+
+    @property
+    def ok(self) -> bool:
+        return all(step.action != "invalid" for step in self.steps)
+
+
+class Syncing(Publishing):
+    """Brings definitions up to date."""
+
+    async def sync(self, document: Any, *, note: str = "", author: str = "") -> PublishResult:
+        """Create or update the definition of a document, unless it is current already."""
+        how = Publication("sync", author, note)
+        return await self._publish(self._revising.check(document), how, None)
+
+    async def sync_all(
+        self,
+        documents: Sequence[Any],
+        *,
+        delete_missing: bool = False,
+        apply: bool = False,
+        author: str = "",
+    ) -> SyncPlan:
+        """What has to be done so that these are the definitions there are; with `apply`, do it.
+
+        `delete_missing` deletes what was published and is in none of the documents. If any
+        document is invalid, nothing is applied.
+        """
+        how = Publication("sync", author)
+        heads = {
+            head.name: head
+            for head in await self._workspace.store.records.definitions(self._workspace.id)
+        }
+        found = [self._revising.check(document) for document in documents]
+        steps: list[SyncStep] = []
+        for each in found:
+            steps.append(await self._step(each, heads, {step.name for step in steps}))
+        if delete_missing:
+            kept = {step.name for step in steps}
+            steps += [
+                SyncStep(head.name, "delete", hash_before=head.hash)
+                for head in heads.values()
+                if head.hash is not None and head.name not in kept
+            ]
+        plan = SyncPlan(steps)
+        if not apply or not plan.ok:
+            return plan
+        for checked, step in zip(found, steps, strict=False):
+            await self._publish(checked, how, step.hash_before)
+        for step in steps[len(found) :]:
+            await self.delete(step.name, if_match=step.hash_before)
+        return SyncPlan(steps, applied=True)
+
+    async def _step(
+        self, found: Checked, heads: dict[str, DefinitionRecord], seen: set[str]
+    ) -> SyncStep:
+        name = "" if found.definition is None else found.definition.name
+        problems = [*found.problems]
+        if name in seen:
+            said = f"Two documents are called {name!r}."
+            problems.append(Problem("name", "duplicate_name", said, "Names are unique."))
+        try:
+            await self._revising.refuse_code(name)
+        except DefinitionExists as error:
+            problems.append(Problem("name", "name_taken", error.message))
+        if any(problem.severity == "error" for problem in problems) or not found.ok:
+            return SyncStep(name, "invalid", problems=problems)
+        head = heads.get(name)
+        before = None if head is None else head.hash
+        if before == found.hash:
+            return SyncStep(name, "unchanged", before, before, problems=problems)
+        old = None if before is None else await self._revising.document(before)
+        return SyncStep(
+            name, "create" if head is None else "update", before, found.hash,
+            describe(diff(old, found.document)), problems,
+        )  # fmt: skip
+
+    async def delete(self, name: str, *, if_match: str | None = None) -> None:
+        """Delete a definition with its draft, history and proposals; its runs go on.
+
+        `if_match` is the hash of its current revision: Conflict if another one is current.
+        """
+
+        async def attempt() -> None:
+            head = await self._revising.find(name)
+            if if_match is not None and head.hash != if_match:
+                raise await self._revising.superseded(name, head, if_match, None)
+            await self._revising.amend(Amendment(self._revising.changed(head), deleted=True))
+
+        await self._revising.persist(attempt)

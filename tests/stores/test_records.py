@@ -1,0 +1,265 @@
+"""Records on every store: a change is made as a whole or not at all, and the first one wins."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from typing import Any
+
+import msgspec
+import pytest
+
+from stepwell.catalog import store_for
+from stepwell.errors import Overtaken
+from stepwell.graph.definition import Definition, Graph, Policy
+from stepwell.kernel.changes import SendSignal, StartRun
+from stepwell.kernel.ids import Ids
+from stepwell.kernel.records import (
+    DefinitionRecord,
+    DraftRecord,
+    GateRecord,
+    ProposalRecord,
+    RevisionRecord,
+    SecretRecord,
+)
+from stepwell.store import Amendment, Store, graph_version
+from stepwell.testing.clock import FakeClock
+
+WS = "default"
+NOW = 1_800_000_000_000_000
+
+
+@pytest.fixture
+async def store(store_url: str, clock: FakeClock) -> AsyncIterator[Store]:
+    found = store_for(store_url, clock)
+    await found.open()
+    yield found
+    await found.close()
+
+
+def head(serial: int, number: int = 0, **fields: Any) -> DefinitionRecord:
+    usual = DefinitionRecord(
+        "checks", serial, "Checks", ["ops"], True, None, None, number, None, NOW, NOW
+    )
+    return msgspec.structs.replace(usual, **fields)
+
+
+def draft(document: str) -> DraftRecord:
+    return DraftRecord("checks", document, f"etag of {document}", None, "ann", NOW)
+
+
+def revision(number: int, hash: str) -> RevisionRecord:
+    return RevisionRecord(
+        "checks", hash, number, f"1.{number}.0", "publish", "ann", "", None, NOW + number,
+        NOW + number,
+    )  # fmt: skip
+
+
+def publication(serial: int, number: int, hash: str, **fields: Any) -> Amendment:
+    definition = Definition("checks", Graph([], []), policy=Policy(max_concurrent_runs=number))
+    return Amendment(
+        head(serial, number, hash=hash, version=f"1.{number}.0"),
+        document=f"document {hash}",
+        revision=revision(number, hash),
+        version=graph_version(definition, number, hash),
+        **fields,
+    )
+
+
+def proposal(status: Any) -> ProposalRecord:
+    return ProposalRecord(
+        "p", "checks", status, NOW + 1, "a", [{"op": "set_meta"}], "document b", "b", {}, [], "",
+        "agent", NOW,
+    )  # fmt: skip
+
+
+async def everything(store: Store) -> Any:
+    """All that the store has of the definition."""
+    records = store.records
+    return (
+        await records.definition(WS, "checks"),
+        await records.draft(WS, "checks"),
+        await records.revisions(WS, "checks"),
+        [await records.document(WS, hash) for hash in "ab"],
+        [await store.version(WS, "checks", number) for number in (None, 1, 2)],
+        await records.proposals(WS, "checks"),
+    )
+
+
+async def test_what_was_written_comes_back(store: Store) -> None:
+    layout = {"wait": [1, 2.5, None]}
+    given = head(1, layout=layout)
+    await store.records.amend(WS, Amendment(given, draft=draft("text")))
+    assert await store.records.definition(WS, "checks") == given
+    assert await store.records.draft(WS, "checks") == draft("text")
+    assert await store.records.definitions(WS) == [head(1)], "lists go without layouts"
+    assert await store.records.definition("other", "checks") is None
+
+
+async def test_a_publication_is_what_starts_find(store: Store) -> None:
+    await store.records.amend(WS, publication(1, 1, "a"))
+    await store.records.amend(WS, publication(2, 2, "b"))
+    found = await store.version(WS, "checks", None)
+    assert found is not None
+    assert (found.version, found.revision, found.kind) == (2, "b", "graph")
+    assert (found.max_concurrent_runs, found.enabled) == (2, True)
+    assert [each.hash for each in await store.records.revisions(WS, "checks")] == ["b", "a"]
+    assert await store.records.document(WS, "a") == "document a"
+    await store.records.amend(WS, Amendment(head(3, 2, hash="b", enabled=False)))
+    disabled = await store.version(WS, "checks", None)
+    assert disabled is not None
+    assert not disabled.enabled
+
+
+async def test_a_hash_has_one_revision_that_keeps_when_it_was_created(store: Store) -> None:
+    await store.records.amend(WS, publication(1, 1, "a"))
+    await store.records.amend(WS, publication(2, 2, "b"))
+    await store.records.amend(WS, publication(3, 3, "a"))
+    found = await store.records.revisions(WS, "checks")
+    assert [(each.hash, each.number) for each in found] == [("a", 3), ("b", 2)]
+    assert (found[0].created_at, found[0].published_at) == (NOW + 1, NOW + 3)
+    first = await store.version(WS, "checks", 1)
+    assert first is not None
+    assert first.revision == "a"
+
+
+@pytest.mark.parametrize("serial", [1, 2, 4, 5])
+async def test_a_change_made_from_anything_but_the_latest_writes_nothing(
+    store: Store, serial: int
+) -> None:
+    await store.records.amend(WS, publication(1, 1, "a"))
+    await store.records.amend(WS, Amendment(head(2, 1, hash="a"), draft=draft("text")))
+    before = await everything(store)
+    with pytest.raises(Overtaken):
+        await store.records.amend(WS, publication(serial, 2, "b", draft=None))
+    with pytest.raises(Overtaken):
+        await store.records.amend(WS, Amendment(head(serial), deleted=True))
+    assert await everything(store) == before
+
+
+async def test_a_proposal_that_is_not_approved_keeps_the_revision_from_being_published(
+    store: Store,
+) -> None:
+    await store.records.amend(WS, publication(1, 1, "a"))
+    await store.records.put_proposal(WS, proposal("pending"), None)
+    before = await everything(store)
+    with pytest.raises(Overtaken):
+        await store.records.amend(WS, publication(2, 2, "b", proposal=proposal("applied")))
+    assert await everything(store) == before
+    await store.records.put_proposal(WS, proposal("approved"), "pending")
+    await store.records.amend(WS, publication(2, 2, "b", proposal=proposal("applied")))
+    assert (await store.records.proposal(WS, "p")) == proposal("applied")
+    assert (await store.records.revisions(WS, "checks"))[0].hash == "b"
+
+
+async def test_a_proposal_changes_only_from_the_status_it_was_seen_in(store: Store) -> None:
+    await store.records.put_proposal(WS, proposal("pending"), None)
+    await store.records.put_proposal(WS, proposal("rejected"), "pending")
+    with pytest.raises(Overtaken):
+        await store.records.put_proposal(WS, proposal("approved"), "pending")
+    assert await store.records.proposal(WS, "p") == proposal("rejected")
+
+
+async def test_of_many_changes_made_from_the_same_one_is_written(store: Store) -> None:
+    created = await asyncio.gather(
+        *(store.records.amend(WS, Amendment(head(1), draft=draft(text))) for text in "abcd"),
+        return_exceptions=True,
+    )
+    assert sorted(type(each).__name__ for each in created) == ["NoneType", *["Overtaken"] * 3]
+    changed = await asyncio.gather(
+        *(store.records.amend(WS, publication(2, 1, hash)) for hash in "abcd"),
+        return_exceptions=True,
+    )
+    assert [each is None for each in changed].count(True) == 1
+    (found,) = await store.records.revisions(WS, "checks")
+    current = await store.records.definition(WS, "checks")
+    version = await store.version(WS, "checks", None)
+    assert current is not None
+    assert version is not None
+    assert found.hash == current.hash == version.revision
+
+
+async def test_a_deletion_leaves_only_documents(store: Store) -> None:
+    await store.records.amend(WS, publication(1, 1, "a", draft=draft("text")))
+    await store.records.put_proposal(WS, proposal("pending"), None)
+    await store.records.amend(WS, Amendment(head(2), deleted=True))
+    nothing: Any = (None, None, [], ["document a", None], [None, None, None], [])
+    assert await everything(store) == nothing
+    await store.records.amend(WS, Amendment(head(1)))
+
+
+# -- gates -----------------------------------------------------------------------------------
+
+
+def started(run_id: str) -> StartRun:
+    return StartRun(
+        id=run_id, workspace_id=WS, definition="checks", version=1, program="checks/1",
+        input="null", created_at=NOW, due_at=NOW, retention_seconds=1,
+    )  # fmt: skip
+
+
+def gate(run_id: str, gate_id: str = "g", **fields: Any) -> GateRecord:
+    usual = GateRecord(
+        gate_id, run_id, "ask", "open", 1, "checks", "Go on?", {"amount": 5}, "hash", NOW, None,
+        "deny", [], 1,
+    )  # fmt: skip
+    return msgspec.structs.replace(usual, **fields)
+
+
+def signal(ids: Ids, run_id: str) -> SendSignal:
+    return SendSignal(ids.new(), WS, run_id, "gate:g", '{"decision": "approve"}', NOW)
+
+
+async def signals_of(store: Store, run_id: str) -> int:
+    # No contract tells of signals that nobody waits for yet.
+    records: Any = store.records
+    rows = await records._fetch("SELECT count(*) FROM events WHERE run_id = $1", run_id)
+    return int(rows[0][0])
+
+
+async def test_a_gate_is_opened_once_for_each_key_of_a_run(store: Store) -> None:
+    first = await store.records.open_gate(WS, gate("run"))
+    again = await store.records.open_gate(WS, gate("run", "other", prompt="Really?"))
+    assert first == again == gate("run")
+
+
+async def test_a_gate_closes_along_with_the_signal_to_its_run(
+    store: Store, clock: FakeClock
+) -> None:
+    ids = Ids(clock)
+    run_id = ids.new()
+    await store.commit([started(run_id)])
+    await store.records.open_gate(WS, gate(run_id))
+    closed = gate(run_id, serial=2, status="approved")
+    committed = await store.records.change_gate(WS, closed, signal(ids, run_id))
+    assert committed.outcomes == [True]
+    assert await signals_of(store, run_id) == 1
+    assert await store.records.gate(WS, "g") == closed
+    assert await store.records.gates(WS, run_id) == []
+    assert await store.records.gates(WS, run_id, only_open=False) == [closed]
+
+
+async def test_a_decision_that_came_too_late_sends_no_signal(
+    store: Store, clock: FakeClock
+) -> None:
+    ids = Ids(clock)
+    run_id = ids.new()
+    await store.commit([started(run_id)])
+    await store.records.open_gate(WS, gate(run_id))
+    closed = gate(run_id, serial=2, status="approved")
+    outcomes = await asyncio.gather(
+        *(store.records.change_gate(WS, closed, signal(ids, run_id)) for _ in range(4)),
+        return_exceptions=True,
+    )
+    assert [isinstance(each, Overtaken) for each in outcomes].count(True) == 3
+    assert await signals_of(store, run_id) == 1
+
+
+async def test_secrets_are_replaced_by_name(store: Store) -> None:
+    first = SecretRecord("token", "k1", "sealed", NOW, NOW)
+    await store.records.put_secret(WS, first)
+    await store.records.put_secret(WS, SecretRecord("token", "k2", "again", NOW + 9, NOW + 9))
+    assert await store.records.secrets(WS) == [SecretRecord("token", "k2", "again", NOW, NOW + 9)]
+    assert await store.records.delete_secret(WS, "token")
+    assert not await store.records.delete_secret(WS, "token")
+    assert await store.records.secrets(WS) == []
