@@ -14,7 +14,6 @@ import pytest
 
 from stepwell.catalog import node_types
 from stepwell.graph.documents import checked
-from stepwell.graph.problems import Problems
 from stepwell.kernel.sealing import new_key
 from stepwell.settings import Settings
 from tests.conftest import World
@@ -135,7 +134,6 @@ async def test_a_secret_that_goes_through_every_node_is_found_nowhere(
     ids=lambda node: "-".join(str(node[key])[:12] for key in node if key != "config"),
 )
 def test_what_would_be_journaled_cannot_be_given_a_secret(node: dict[str, Any]) -> None:
-    problems = Problems()
-    document = {"name": "x", "nodes": [{"id": "a", **node}]}
-    assert checked(document, node_types(), problems) is None
-    assert any("secret" in each.message for each in problems.found), problems.found
+    found = checked({"name": "x", "nodes": [{"id": "a", **node}]}, node_types())
+    assert not found.ok
+    assert any("secret" in each.message for each in found.problems), found.problems

@@ -12,6 +12,7 @@ from stepwell.errors import (
     Conflict,
     DefinitionDisabled,
     DefinitionExists,
+    DuplicateDefinition,
     InvalidDefinition,
     InvalidInput,
     RevisionNotFound,
@@ -20,7 +21,7 @@ from stepwell.errors import (
 from stepwell.node import NodeTypes
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
-from tests.engine.support import until
+from tests.engine.support import until, until_code
 from tests.operations.support import document, outcomes
 
 
@@ -257,3 +258,26 @@ async def test_nothing_starts_a_disabled_definition(world: World) -> None:
         assert not (await sw.definitions.get("checks")).enabled, "publishing leaves it as it is"
         await sw.definitions.publish(document(seconds=2), enabled=True)
         await sw.start("checks")
+
+
+async def test_a_workflow_in_python_does_not_take_the_name_of_data(world: World) -> None:
+    @workflow(name="checks")
+    async def checks(ctx: Any, input: Any) -> None:
+        pass
+
+    async with world() as sw:
+        await sw.definitions.publish(document())
+    with pytest.raises(DuplicateDefinition, match="'checks'"):
+        async with world([checks]):
+            pass
+
+
+async def test_a_higher_limit_calls_up_runs_that_queue(world: World) -> None:
+    one = document(policy={"max_concurrent_runs": 1}, seconds=1_000_000)
+    async with world() as sw, sw.worker():
+        await sw.definitions.publish(one)
+        runs = [await sw.start("checks") for _ in range(2)]
+        await until_code(sw, runs[0].id, "sleep")
+        await until_code(sw, runs[1].id, "slot")
+        await sw.definitions.publish(one | {"policy": {"max_concurrent_runs": 2}})
+        await until_code(sw, runs[1].id, "sleep")

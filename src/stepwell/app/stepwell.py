@@ -22,18 +22,17 @@ from stepwell.engine.vault import Vault
 from stepwell.engine.worker import Worker
 from stepwell.engine.writer import Writer
 from stepwell.errors import (
+    DuplicateDefinition,
     InvalidInput,
     InvalidName,
     NotOpen,
     RunNotFailed,
     StepNotFound,
 )
-from stepwell.graph.documents import checked, refused
+from stepwell.graph.documents import checked, valid
 from stepwell.graph.plan import Plan
-from stepwell.graph.problems import Problems
 from stepwell.kernel.changes import CancelRun, StartRun
 from stepwell.kernel.clock import Clock, SystemClock
-from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, lease_seconds, seconds
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.names import (
@@ -107,12 +106,24 @@ class Stepwell(Operations, Reading):
         self._used = True
         await self.store.open()
         try:
+            await self._refuse_names_of_data()
             await self.store.register(self._workspace, self._definitions)
         except BaseException:
             await self.store.close()
             raise
         self._writer.open()
         return self
+
+    async def _refuse_names_of_data(self) -> None:
+        """A workflow in Python must not take the place of a definition that is data."""
+        if not self._definitions:
+            return
+        data = {each.name for each in await self.store.records.definitions(self._workspace)}
+        if taken := sorted(data & {row.name for row in self._definitions}):
+            raise DuplicateDefinition(
+                f"There is a definition {taken[0]!r} in this store that is data. Give the workflow "
+                "another name, or delete the definition."
+            )
 
     async def __aexit__(self, *_: object) -> None:
         await self._writer.close()
@@ -141,14 +152,12 @@ class Stepwell(Operations, Reading):
         trigger: Mapping[str, Any] | None = None, **options: Unpack[StartOptions],
     ) -> RunHandle:  # fmt: skip
         """Start a run of a document, whether or not it is published; the run is pinned to it."""
-        problems = Problems()
-        found = checked(document, node_types(), problems)
-        if found is None:
-            raise refused(problems)
-        await self.store.records.keep(self._workspace, found.hash, encode(document, "A document"))
+        found = checked(document, node_types())
+        definition = valid(found)
+        await self.store.records.keep(self._workspace, found.hash, found.text)
         change = await self._starter.prepare(
-            found.definition.name, input, trigger=trigger or {"type": "manual"},
-            pinned=graph_version(found.definition, 0, found.hash), **options,
+            definition.name, input, trigger=trigger or {"type": "manual"},
+            pinned=graph_version(definition, 0, found.hash), **options,
         )  # fmt: skip
         return (await self._start([change]))[0]
 

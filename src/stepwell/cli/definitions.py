@@ -16,6 +16,7 @@ from stepwell.cli.output import emit, moment, table
 from stepwell.cli.session import connected
 from stepwell.errors import InvalidInput
 from stepwell.graph.diff import describe
+from stepwell.graph.documents import valid
 from stepwell.kernel.clock import to_datetime
 
 if TYPE_CHECKING:
@@ -119,11 +120,11 @@ def publish(
     """
     document = load(file)
     say_problems(document.problems)
-    document.usable()
+    valid(document)
 
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.definitions.publish(
-            document.data, if_match=if_match, version=version, note=note,
+            document.document, if_match=if_match, version=version, note=note,
             enabled=False if disabled else None, author=getpass.getuser(),
         )  # fmt: skip
 
@@ -238,7 +239,7 @@ def sync(folder: str, apply: bool, delete_missing: bool, store: str | None, as_j
 
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.definitions.sync_all(
-            [document.data for _, document in loaded], delete_missing=delete_missing,
+            [document.document for _, document in loaded], delete_missing=delete_missing,
             apply=apply, author=getpass.getuser(),
         )  # fmt: skip
 

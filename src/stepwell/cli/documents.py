@@ -7,68 +7,20 @@ from pathlib import Path
 from typing import Any
 
 import click
-import msgspec
 import yaml
 
 from stepwell.catalog import node_types
 from stepwell.errors import InvalidDefinition
-from stepwell.graph.dialects.conversion import Loss
-from stepwell.graph.documents import Checked, checked, located, refused
-from stepwell.graph.importing import OWN, Imported, import_text
-from stepwell.graph.problems import Problem, Problems
+from stepwell.graph.documents import Checked, checked
+from stepwell.graph.problems import Problem
 from stepwell.graph.reading import MAX_CHARACTERS
 from stepwell.kernel.names import show
 
 ENDINGS = (".yaml", ".yml", ".json")
 
 
-class Document(msgspec.Struct):
-    """What a file holds, and all that is wrong with it."""
-
-    # None if it is not even the form of a definition.
-    data: Any
-    found: Checked | None
-    problems: list[Problem]
-    losses: list[Loss]
-    dialect: str
-    ok: bool
-
-    def usable(self) -> Checked:
-        """What was found; raises InvalidDefinition if something is wrong with it."""
-        if self.found is None:
-            problems = Problems()
-            problems.found = self.problems
-            raise refused(problems)
-        return self.found
-
-
-def load(path: str) -> Document:
+def load(path: str) -> Checked:
     """Read and check a file; `-` is standard input."""
-    problems = Problems()
-    imported = _imported(path, problems)
-    found = None if imported is None else checked(imported.document, node_types(), problems)
-    return Document(
-        data=None if imported is None else imported.document,
-        found=found,
-        problems=located(problems.found, {} if imported is None else imported.lines),
-        losses=[] if imported is None else imported.losses,
-        dialect=OWN if imported is None else imported.dialect,
-        ok=problems.ok,
-    )
-
-
-def sibling(path: str, name: str) -> Document | None:
-    """The definition of that name beside a file, if there is one."""
-    if path == "-" or not name.replace("-", "").isalnum():
-        return None
-    for ending in ENDINGS:
-        beside = Path(path).with_name(name + ending)
-        if beside.is_file():
-            return load(str(beside))
-    return None
-
-
-def _imported(path: str, problems: Problems) -> Imported | None:
     try:
         text = _text(path)
     except OSError as error:
@@ -76,8 +28,7 @@ def _imported(path: str, problems: Problems) -> Imported | None:
         raise InvalidDefinition(f"{path} cannot be read: {why}.") from error
     except UnicodeDecodeError as error:
         message = f"{show(path)} is not text in UTF-8: byte {error.start} is none of it."
-        problems.error("", "unreadable", message)
-        return None
+        return Checked(None, None, None, [Problem("", "unreadable", message)], ok=False)
     folder = Path(path).parent
 
     def beside(name: str) -> str | None:
@@ -89,7 +40,18 @@ def _imported(path: str, problems: Problems) -> Imported | None:
         except (OSError, UnicodeDecodeError):
             return None
 
-    return import_text(text, beside, problems)
+    return checked(text, node_types(), load=beside)
+
+
+def sibling(path: str, name: str) -> Checked | None:
+    """The definition of that name beside a file, if there is one."""
+    if path == "-" or not name.replace("-", "").isalnum():
+        return None
+    for ending in ENDINGS:
+        beside = Path(path).with_name(name + ending)
+        if beside.is_file():
+            return load(str(beside))
+    return None
 
 
 def _text(path: str) -> str:

@@ -17,6 +17,7 @@ from stepwell.cli.progress import follow, say_end
 from stepwell.cli.session import stepwell_at
 from stepwell.cli.targets import Targets, load_targets
 from stepwell.errors import GateNotFound, InvalidInput
+from stepwell.graph.documents import valid
 from stepwell.graph.plan import Plan
 from stepwell.graph.refs import Composed, Constant
 
@@ -58,17 +59,18 @@ def run(
     """
     document = load(file)
     say_problems(document.problems)
-    found = document.usable()
+    definition, plan = valid(document), document.plan
+    assert plan is not None
     input = None if given is None else read_json(given, "The input")
     trigger: dict[str, Any] = {"type": "manual"}
     if auto_advance:
         trigger["auto_advance"] = True
 
     async def work(stepwell: Stepwell) -> dict[str, Any]:
-        await _publish_siblings(stepwell, file, found.plan)
-        started = await stepwell.start_document(document.data, input, trigger=trigger)
-        click.echo(f"Run {started.id} of {found.definition.name} started.", err=True)
-        return await follow(stepwell, started.id, found.plan)
+        await _publish_siblings(stepwell, file, plan)
+        started = await stepwell.start_document(document.document, input, trigger=trigger)
+        click.echo(f"Run {started.id} of {definition.name} started.", err=True)
+        return await follow(stepwell, started.id, plan)
 
     return _finish(store, load_targets(targets), work)
 
@@ -154,11 +156,10 @@ async def _publish_siblings(stepwell: Stepwell, file: str, plan: Plan) -> None:
         seen.add(name)
         if await stepwell.definition_exists(name) or (beside := sibling(file, name)) is None:
             continue
-        found = beside.usable()
-        if found.definition.name == name:
-            await stepwell.definitions.publish(beside.data, source="import", enabled=True)
+        if valid(beside).name == name and beside.plan is not None:
+            await stepwell.definitions.publish(beside.document, source="import", enabled=True)
             click.echo(f"Published {name} from beside {file}.", err=True)
-            todo += _children(found.plan)
+            todo += _children(beside.plan)
 
 
 def _children(plan: Plan) -> list[str]:

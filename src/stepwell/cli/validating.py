@@ -57,12 +57,12 @@ def import_(file: str, output: str | None, as_json: bool) -> int:
       stepwell import flow.json -o flow.yaml
     """
     document = load(file)
-    if document.data is None:
+    if document.document is None:
         say_problems(document.problems)
         if as_json:
             emit({"ok": False, "problems": msgspec.to_builtins(document.problems)})
         return INPUT_ERROR
-    text = as_yaml(document.data)
+    text = as_yaml(document.document)
     if output is not None:
         Path(output).write_text(text, "utf-8")
     if as_json:
@@ -70,7 +70,7 @@ def import_(file: str, output: str | None, as_json: bool) -> int:
             {
                 "ok": document.ok,
                 "dialect": document.dialect,
-                "document": document.data,
+                "document": document.document,
                 "losses": document.losses,
                 "problems": msgspec.to_builtins(document.problems),
             }

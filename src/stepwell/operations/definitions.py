@@ -14,10 +14,10 @@ import msgspec
 from stepwell.errors import Conflict, DefinitionExists, InvalidInput
 from stepwell.graph.definition import SLUG, slug_of
 from stepwell.graph.diff import diff
+from stepwell.graph.documents import Checked, as_text, etag_of, valid
 from stepwell.kernel.codec import encode
 from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, RevisionRecord
-from stepwell.operations.documents import Checked, as_text, etag_of, valid
 from stepwell.operations.drafts import Drafts, labels
 from stepwell.operations.revising import MAX_AUTHOR, check_flag, check_words
 from stepwell.operations.syncing import Syncing

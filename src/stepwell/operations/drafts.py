@@ -7,10 +7,10 @@ from typing import Annotated, Any
 import msgspec
 
 from stepwell.errors import Conflict, DraftNotFound
+from stepwell.graph.documents import as_text, etag_of, readable
 from stepwell.graph.parse import MAX_TAGS, MAX_TITLE
 from stepwell.kernel.clock import shown
 from stepwell.kernel.records import DefinitionRecord, DraftRecord
-from stepwell.operations.documents import as_text, etag_of, readable
 from stepwell.operations.publishing import Publishing
 from stepwell.operations.revising import (
     MAX_AUTHOR,

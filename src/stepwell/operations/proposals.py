@@ -24,6 +24,7 @@ from stepwell.errors import (
 )
 from stepwell.graph.definition import Policy
 from stepwell.graph.diff import diff, differs
+from stepwell.graph.documents import plain
 from stepwell.graph.edits import edited
 from stepwell.graph.reading import MAX_CHARACTERS
 from stepwell.kernel.clock import SECOND, shown
@@ -32,7 +33,6 @@ from stepwell.kernel.ids import is_id
 from stepwell.kernel.names import check_text, show
 from stepwell.kernel.records import DefinitionRecord, ProposalRecord, ProposalStatus, Review
 from stepwell.operation import Workspace
-from stepwell.operations.documents import plain
 from stepwell.operations.revising import (
     MAX_AUTHOR,
     MAX_NOTE,

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any, get_args
 
 from stepwell.errors import AlreadyCurrent, InvalidInput
+from stepwell.graph.documents import Checked, valid
 from stepwell.kernel.names import show
 from stepwell.kernel.records import Source
 from stepwell.operation import Workspace
-from stepwell.operations.documents import Checked, valid
 from stepwell.operations.revising import Publication, PublishResult, Revising
 
 

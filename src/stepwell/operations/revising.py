@@ -23,6 +23,7 @@ from stepwell.errors import (
 )
 from stepwell.graph.definition import SLUG
 from stepwell.graph.diff import describe, diff
+from stepwell.graph.documents import Checked, checked, readable, valid
 from stepwell.graph.problems import Problem
 from stepwell.kernel.clock import shown
 from stepwell.kernel.names import show
@@ -35,7 +36,6 @@ from stepwell.kernel.records import (
 )
 from stepwell.kernel.semver import Bump, next_version
 from stepwell.operation import Workspace
-from stepwell.operations.documents import Checked, checked, readable, valid
 from stepwell.store import Amendment, graph_version
 
 T = TypeVar("T")
@@ -165,7 +165,7 @@ class Revising:
         raise Conflict("Others change this all the time; try again.", changes=[])
 
     async def amend(self, amendment: Amendment) -> DefinitionRecord:
-        await self._records.amend(self._id, amendment)
+        self._workspace.changed(await self._records.amend(self._id, amendment))
         return amendment.definition
 
     def changed(self, head: DefinitionRecord, **fields: Any) -> DefinitionRecord:

@@ -9,9 +9,9 @@ import msgspec
 
 from stepwell.errors import DefinitionExists
 from stepwell.graph.diff import describe, diff
+from stepwell.graph.documents import Checked
 from stepwell.graph.problems import Problem
 from stepwell.kernel.records import DefinitionRecord
-from stepwell.operations.documents import Checked
 from stepwell.operations.publishing import Publishing
 from stepwell.operations.revising import Publication, PublishResult
 from stepwell.store import Amendment

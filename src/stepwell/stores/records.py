@@ -95,7 +95,7 @@ class SqlRecords:
         )
         return DraftRecord(*rows[0]) if rows else None
 
-    async def amend(self, workspace_id: str, amendment: Amendment) -> None:
+    async def amend(self, workspace_id: str, amendment: Amendment) -> Committed:
         if amendment.deleted:
             statements = _deletion(workspace_id, amendment.definition)
         else:
@@ -106,7 +106,7 @@ class SqlRecords:
             ]
             if (proposal := amendment.proposal) is not None:
                 statements.append(_proposal(workspace_id, proposal, "approved"))
-        await self._amend(statements, workspace_id=workspace_id, version=amendment.version)
+        return await self._amend(statements, workspace_id=workspace_id, version=amendment.version)
 
     async def document(self, workspace_id: str, hash: str) -> str | None:
         rows = await self._fetch(
