@@ -10,7 +10,7 @@ import click
 import yaml
 
 from stepwell.catalog import node_types
-from stepwell.errors import InvalidDefinition
+from stepwell.errors import InvalidDefinition, InvalidInput
 from stepwell.graph.documents import Checked, checked
 from stepwell.graph.problems import Problem
 from stepwell.graph.reading import MAX_CHARACTERS
@@ -28,7 +28,7 @@ def load(path: str) -> Checked:
         raise InvalidDefinition(f"{path} cannot be read: {why}.") from error
     except UnicodeDecodeError as error:
         message = f"{show(path)} is not text in UTF-8: byte {error.start} is none of it."
-        return Checked(None, None, None, [Problem("", "unreadable", message)], ok=False)
+        return _unreadable(message)
     folder = Path(path).parent
 
     def beside(name: str) -> str | None:
@@ -40,7 +40,14 @@ def load(path: str) -> Checked:
         except (OSError, UnicodeDecodeError):
             return None
 
-    return checked(text, node_types(), load=beside)
+    try:
+        return checked(text, node_types(), load=beside)
+    except InvalidInput as error:  # too long, or not even text
+        return _unreadable(error.message)
+
+
+def _unreadable(message: str) -> Checked:
+    return Checked(None, None, None, [Problem("", "unreadable", message)], ok=False)
 
 
 def sibling(path: str, name: str) -> Checked | None:
