@@ -40,4 +40,7 @@ def read_cursor(cursor: str, digest: str) -> str:
 
 
 def _invalid(cursor: object) -> InvalidCursor:
-    return InvalidCursor(f"{show(cursor)} is not a cursor of this list.")
+    return InvalidCursor(
+        f"{show(cursor)} is not a cursor of this list, which goes on with the filters of its first "
+        "page."
+    )
