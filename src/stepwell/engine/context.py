@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from stepwell.engine.awaiting import Awaiting
-from stepwell.engine.calls import current_step
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_child_failure, describe_failure
-from stepwell.engine.journaling import WaitOutcome, anchor, value_of
+from stepwell.engine.journaling import WaitOutcome, value_of
 from stepwell.engine.starting import Starter
 from stepwell.engine.stepcall import OnUnknown, StepCall, entry_of
+from stepwell.engine.surroundings import anchor, current_step
 from stepwell.errors import (
     ContextMisuse,
     InvalidInput,

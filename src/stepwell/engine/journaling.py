@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stepwell.engine.calls import current_step
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import recorded_failure
 from stepwell.engine.stepcall import entry_of
+from stepwell.engine.surroundings import anchor, current_step
 from stepwell.errors import ContextMisuse
 from stepwell.kernel.changes import Change, ClaimedRun, JournalRow, OpenWait, RecordStep, WaitRow
 from stepwell.kernel.codec import MAX_RESULT_BYTES, decode, encode
 from stepwell.kernel.names import check_step_name, is_repeated
-
-# The last operation this branch of the program came back from; it names readings of the clock.
-anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
 
 # How a wait that has ended goes into the journal: status, output, error.
 WaitOutcome = Callable[[WaitRow], tuple[str, str | None, str | None]]

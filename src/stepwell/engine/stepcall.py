@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from stepwell.engine.calls import StepIdentity, call, call_within, current_step
+from stepwell.engine.calls import call, call_within
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure, trace
+from stepwell.engine.surroundings import StepIdentity, current_step
 from stepwell.errors import (
     InvalidInput,
     OutcomeUnknown,

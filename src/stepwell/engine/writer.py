@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
+from stepwell.engine.surroundings import nobodys
 from stepwell.errors import ChangeBlocked, ContextMisuse, NotOpen, StoreUnavailable
 from stepwell.kernel.changes import (
     FENCED,
@@ -95,12 +96,15 @@ class Writer:
         self._begun: dict[InProgress, None] = {}
         self._begun_timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
+        # Where commits are made, whoever it was that asked for the first of them.
+        self._surroundings = nobodys()
         self._batches = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self.closed = True
 
     def open(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._surroundings = nobodys()
         self.closed = False
 
     def check_open(self) -> None:
@@ -133,7 +137,9 @@ class Writer:
             return
         self._pending.append(unit)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._commit_all())
+            self._task = asyncio.get_running_loop().create_task(
+                self._commit_all(), context=self._surroundings
+            )
 
     def _follows(self, unit: Unit) -> bool:
         """Whether a unit of the same run was put off: what happens to one run stays in order."""
