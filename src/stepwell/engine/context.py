@@ -141,12 +141,12 @@ class Context(Awaiting):
         """Start a child and go on; the handle has its id and a durable `result()`."""
         key, seq = self._begin(name)
         execution = self._execution
-        entry = execution.entry(key, "child")
+        entry = execution.entry(key, "start", "child")  # of journals from before there was `start`
         if entry is None:
-            with self._giving_up(key, seq, "child"), self._at_work():
+            with self._giving_up(key, seq, "start"), self._at_work():
                 now = execution.clock.now()
                 record = RecordStep(
-                    execution.held, key, seq, "child", "completed", 1, None, None, now, now
+                    execution.held, key, seq, "start", "completed", 1, None, None, now, now
                 )
                 changes: list[Change] = [record]
                 try:

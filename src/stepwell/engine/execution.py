@@ -130,12 +130,12 @@ class Execution:
             raise self.leaving()
         return self._keys
 
-    def entry(self, key: str, kind: str) -> JournalRow | None:
+    def entry(self, key: str, *kinds: str) -> JournalRow | None:
         """What the journal holds under this key."""
         row = self.entries.get(key)
         if row is not None:
-            if row.kind != kind:
-                raise mismatch(key, row.kind, kind)
+            if row.kind not in kinds:
+                raise mismatch(key, row.kind, kinds[0])
             self._unreached.discard(key)
         return row
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.kernel.states import ENDED, OPEN, quoted
+from stepwell.kernel.states import ENDED, OPEN, REPLAYED, quoted
 
 # The rows of a run, by what each statement deletes of them. Signals are in two indexes.
 OF_A_RUN = (
@@ -35,8 +35,22 @@ INTERRUPTED = f"""(s.kind = 'step' AND (s.status IN ({quoted(OPEN)})
 USABLE = f"status NOT IN ({quoted(ENDED - {'completed'})})"
 # A child `s` that was waited for when the run ended, and is worth going on waiting for.
 AWAITED_CHILD = f"""(s.kind = 'child' AND s.status = 'skipped' AND EXISTS (
-        SELECT 1 FROM runs c WHERE c.id = substr(s.output, 2, length(s.output) - 2)
-           AND c.{USABLE}))"""
+        SELECT 1 FROM runs c WHERE c.id = trim(s.output, '"') AND c.{USABLE}))"""
 # The status of `s` in a fork: that it may have happened is not forgotten.
 STATUS_IN_FORK = """CASE WHEN s.status <> 'skipped' THEN s.status
         WHEN s.error IS NULL THEN 'running' ELSE 'retrying' END"""
+
+
+def dead_child(run_id: str, step: str) -> str:
+    """SQL: `s` of that run started a child that did not complete, and whose result nobody got.
+
+    A result that is to be dropped with `step` counts as none. Only `start` entries have the id of
+    a run for sure. Early journals had `child` there too, made in no time, while the same of
+    run_child has what the child put out: that may be any id, and took its time.
+    """
+    return f"""(s.kind IN ('start', 'child') AND s.status = 'completed' AND EXISTS (
+        SELECT 1 FROM runs c WHERE c.id = trim(s.output, '"') AND c.parent_run_id IS NOT NULL
+           AND c.status IN ({quoted(ENDED - {"completed"})}) AND (s.kind = 'start'
+               OR (c.parent_run_id = {run_id} AND s.started_at = s.completed_at)))
+    AND NOT EXISTS (SELECT 1 FROM steps t WHERE t.run_id = {run_id} AND t.key = s.key || '.result'
+                    AND t.key IS DISTINCT FROM {step} AND t.status IN ({quoted(REPLAYED)})))"""

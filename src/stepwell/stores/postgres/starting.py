@@ -9,10 +9,10 @@ import asyncpg
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.names import no_such_run
-from stepwell.kernel.states import ENDED, REPLAYED, quoted
+from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
-from stepwell.stores.rules import AWAITED_CHILD, INTERRUPTED, STATUS_IN_FORK, USABLE
+from stepwell.stores.rules import AWAITED_CHILD, INTERRUPTED, STATUS_IN_FORK, USABLE, dead_child
 
 _STARTS = Columns(
     "id text", "workspace_id text", "definition text", "version integer", "program text",
@@ -151,12 +151,7 @@ async def enter_limits(
     return set(queued.values())
 
 
-# Entries of start_child whose child did not complete, and whose result the program never got.
-_DEAD_CHILD = f"""(s.kind = 'child' AND s.status = 'completed' AND EXISTS (
-        SELECT FROM runs c WHERE c.id = substr(s.output, 2, length(s.output) - 2)
-           AND c.parent_run_id IS NOT NULL AND c.status IN ({quoted(ENDED - {"completed"})}))
-    AND NOT EXISTS (SELECT FROM steps t WHERE t.run_id = $2 AND t.key = s.key || '.result'
-                    AND t.key IS DISTINCT FROM $3 AND t.status IN ({quoted(REPLAYED)})))"""
+_DEAD_CHILD = dead_child("$2", "$3")
 
 
 async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:

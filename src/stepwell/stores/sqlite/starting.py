@@ -6,8 +6,8 @@ import apsw
 
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.names import no_such_run
-from stepwell.kernel.states import ENDED, REPLAYED, quoted
-from stepwell.stores.rules import AWAITED_CHILD, INTERRUPTED, STATUS_IN_FORK, USABLE
+from stepwell.kernel.states import REPLAYED, quoted
+from stepwell.stores.rules import AWAITED_CHILD, INTERRUPTED, STATUS_IN_FORK, USABLE, dead_child
 from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
@@ -107,12 +107,7 @@ def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed) -> Non
             wake_queued(db, own[0], change.created_at, done)
 
 
-# Entries of start_child whose child did not complete, and whose result the program never got.
-_DEAD_CHILD = f"""(s.kind = 'child' AND s.status = 'completed' AND EXISTS (
-        SELECT 1 FROM runs c WHERE c.id = substr(s.output, 2, length(s.output) - 2)
-           AND c.parent_run_id IS NOT NULL AND c.status IN ({quoted(ENDED - {"completed"})}))
-    AND NOT EXISTS (SELECT 1 FROM steps t WHERE t.run_id = ?2 AND t.key = s.key || '.result'
-                    AND t.key IS NOT ?3 AND t.status IN ({quoted(REPLAYED)})))"""
+_DEAD_CHILD = dead_child("?2", "?3")
 
 
 def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
