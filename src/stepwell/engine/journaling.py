@@ -132,8 +132,7 @@ class Journaling:
     def _outcome(self, entry: JournalRow) -> Any:
         anchor.set(entry.key)
         if entry.status == "failed":
-            assert entry.error is not None
-            raise recorded_failure(entry.error, entry.position)
+            raise recorded_failure(entry)
         return value_of(entry)
 
     async def _wait(
