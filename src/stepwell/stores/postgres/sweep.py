@@ -7,7 +7,7 @@ is known only once it has looked, and locks must be taken in order.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import asyncpg
@@ -62,7 +62,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
                    (SELECT array_agg(key) FROM (
                         SELECT k.key FROM queues k
                         WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY} LIMIT $2) q),
-                   (SELECT array_agg(id) FROM ({_STARVED} LIMIT $2) s)""",
+                   (SELECT array_agg(ARRAY[id, key]) FROM ({_STARVED} LIMIT $2) s)""",
         now,
         SWEEP_LIMIT,
         MOST_DEAD,
@@ -91,7 +91,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
         await _alone(db, partial(_unblock, db, queues, now, done))
     if starved:
         with contextlib.suppress(asyncpg.LockNotAvailableError):
-            await _alone(db, partial(_feed, db, starved, done))
+            await _alone(db, partial(_feed, db, dict(starved), done))
     return swept_all
 
 
@@ -213,12 +213,16 @@ async def _unblock(db: asyncpg.Connection, keys: Sequence[str], now: int, done: 
     await wake_queued(db, keys, now, done)
 
 
-async def _feed(db: asyncpg.Connection, run_ids: Sequence[str], done: Committed) -> None:
-    """Give queued runs a share of the slot of whoever waits for them."""
-    # Nothing is counted here: who shares a slot takes none.
-    await lock(db, {}, run_ids, [])
+async def _feed(db: asyncpg.Connection, starved: Mapping[str, str], done: Committed) -> None:
+    """Give queued runs, each with its limit, a share of the slot of whoever waits for them."""
+    # Nothing is counted here, for who shares a slot takes none. But whoever has that slot must
+    # not end meanwhile, and give it to the next in line: for that, too, a limit has to be locked.
+    await lock(db, {limit_name(key): True for key in starved.values()}, list(starved), [])
     rows = await db.fetch(
-        f"WITH RECURSIVE {QUEUES}, {_AWAITED} {_STARVED} WHERE a.id = ANY($1)", run_ids
+        f"""WITH RECURSIVE {QUEUES}, {_AWAITED} {_STARVED}
+            WHERE a.id = ANY($1) AND a.key = ANY($2)""",
+        list(starved),
+        list(starved.values()),
     )
     for run_id, key, slot in rows:
         await db.fetch(
