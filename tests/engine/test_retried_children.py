@@ -8,7 +8,7 @@ import pytest
 
 from stepwell import Retry, RunFailed, workflow
 from tests.conftest import World
-from tests.engine.support import until, until_code
+from tests.engine.support import flowing, until, until_code
 
 NEVER = Retry(attempts=1)
 
@@ -120,3 +120,26 @@ async def test_a_retry_starts_a_child_again_that_failed_unseen(world: World, ear
             broken.mended = True
             assert await (await sw.retry(run.id)).result() == "fine"
             assert broken.calls == 2
+
+
+async def test_a_retry_and_its_child_under_one_limit_do_not_wait_for_each_other(
+    world: World, clock: Any
+) -> None:
+    broken = Broken()
+
+    @workflow
+    async def child(ctx: Any, input: Any) -> Any:
+        return await ctx.wait_for_event("go")
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        handle = await ctx.start_child("child", "child", concurrency_key="customer")
+        await ctx.step("broken", broken, retry=NEVER)
+        await ctx.emit("go", "gone")
+        return await handle.result()
+
+    async with world([parent, child]) as sw, sw.worker(), flowing(clock):
+        run = await sw.start("parent", concurrency_key="customer")
+        await until(sw, run.id, "failed")
+        broken.mended = True
+        assert await (await sw.retry(run.id)).result() == "gone"

@@ -21,22 +21,29 @@ from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock, lock_names
 from stepwell.stores.rules import MOST_DEAD, QUEUES, SWEEP_LIMIT
 
-# What holders of slots wait for, where there is a queue. OFFSET 0 keeps to this order of looking.
-_AWAITED = """awaited (key, slot, id) AS (
-       SELECT q.key, l.slot, w.child_run_id
-       FROM queues q CROSS JOIN LATERAL (
+# Who has slots where there is a queue, what they wait for, and whose children they are. OFFSET 0
+# keeps to this order of looking.
+_RELATED = """holders (key, slot, id) AS MATERIALIZED (
+       SELECT q.key, l.slot, l.run_id FROM queues q CROSS JOIN LATERAL (
            SELECT slot, run_id FROM limits
            WHERE limit_key = q.key AND admitted AND capacity IS NOT NULL OFFSET 0) l
-       CROSS JOIN LATERAL (
-           SELECT child_run_id, ended_at FROM waits WHERE run_id = l.run_id OFFSET 0) w
-       WHERE w.child_run_id IS NOT NULL AND w.ended_at IS NULL
+   ), awaited (key, slot, id) AS (
+       SELECT key, slot, id FROM holders
        UNION
        SELECT a.key, a.slot, w.child_run_id FROM awaited a CROSS JOIN LATERAL (
            SELECT child_run_id, ended_at FROM waits WHERE run_id = a.id OFFSET 0) w
-       WHERE w.child_run_id IS NOT NULL AND w.ended_at IS NULL)"""
-# Of these the queued ones. None of them would ever be called up, so they share that slot: most
-# descendants do so from their start, but not those that a retry or a fork found at work.
-_STARVED = """SELECT a.id, a.key, a.slot FROM awaited a CROSS JOIN LATERAL (
+       WHERE w.child_run_id IS NOT NULL AND w.ended_at IS NULL
+   ), parents (key, slot, id) AS (
+       SELECT key, slot, id FROM holders
+       UNION
+       SELECT p.key, p.slot, r.parent_run_id FROM parents p CROSS JOIN LATERAL (
+           SELECT parent_run_id FROM runs WHERE id = p.id OFFSET 0) r
+       WHERE r.parent_run_id IS NOT NULL
+   )"""
+# Of these the queued ones. None of them might ever be called up, so they share that slot: runs
+# of one tree do so from their start, but not those that a retry or a fork found at work.
+_STARVED = """SELECT a.id, a.key, a.slot
+   FROM (SELECT * FROM awaited UNION SELECT * FROM parents) a CROSS JOIN LATERAL (
        SELECT FROM runs WHERE id = a.id AND blocked_on = a.key AND due_at IS NULL OFFSET 0) r"""
 
 
@@ -46,7 +53,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
     False if there is more to be looked at than was.
     """
     row = await db.fetchrow(
-        f"""WITH RECURSIVE {QUEUES}, {_AWAITED}, owners (id) AS (
+        f"""WITH RECURSIVE {QUEUES}, {_RELATED}, owners (id) AS (
                 SELECT min(owner) FROM runs WHERE owner IS NOT NULL
                 UNION ALL
                 SELECT (SELECT min(r.owner) FROM runs r WHERE r.owner > o.id)
@@ -214,12 +221,12 @@ async def _unblock(db: asyncpg.Connection, keys: Sequence[str], now: int, done: 
 
 
 async def _feed(db: asyncpg.Connection, starved: Mapping[str, str], done: Committed) -> None:
-    """Give queued runs, each with its limit, a share of the slot of whoever waits for them."""
+    """Give queued runs, by their limits, a share of the slot of who waits for them or is below."""
     # Nothing is counted here, for who shares a slot takes none. But whoever has that slot must
     # not end meanwhile, and give it to the next in line: for that, too, a limit has to be locked.
     await lock(db, {limit_name(key): True for key in starved.values()}, list(starved), [])
     rows = await db.fetch(
-        f"""WITH RECURSIVE {QUEUES}, {_AWAITED} {_STARVED}
+        f"""WITH RECURSIVE {QUEUES}, {_RELATED} {_STARVED}
             WHERE a.id = ANY($1) AND a.key = ANY($2)""",
         list(starved),
         list(starved.values()),
