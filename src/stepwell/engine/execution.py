@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from stepwell.engine.deliveries import Deliveries
 from stepwell.engine.keys import Keys, mismatch
 from stepwell.engine.notes import Notes
+from stepwell.engine.resuming import resume
 from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses, Unwinding
 from stepwell.engine.waits import Waits
@@ -27,7 +28,6 @@ from stepwell.kernel.changes import (
     RecordStep,
     ReleaseRun,
     RestRun,
-    ResumeRun,
     WaitRow,
     WatchWaits,
 )
@@ -192,7 +192,7 @@ class Execution:
 
     def _begins_again(self, error: BaseException) -> bool:
         """An error that is not about its data is not the program's to hear of, unless it stays."""
-        if isinstance(error, ChangeRefused) or self._keeper.losses.stopped(self.run_id):
+        if isinstance(error, ChangeRefused) or self._keeper.losses.stopped(self.claimed):
             return False
         log.error("Run %s is begun again: its store failed.", self.run_id, exc_info=error)
         self.stop()
@@ -228,9 +228,7 @@ class Execution:
     async def _resume(self) -> None:
         self._keeper.resumed(self)  # first, for the claim that may share its commit
         try:
-            fence = (await self.writer.submit(ResumeRun(self.held)))[0]
-        except (StoreUnavailable, NotOpen):
-            fence = None
+            fence = await resume(self.claimed, self.held, self.writer, self._keeper.losses)
         finally:
             self._resuming = None
         if fence is not None and self.state == "parked":

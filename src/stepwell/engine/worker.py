@@ -302,7 +302,7 @@ class Worker:
         In the second case the run goes on elsewhere, so it fails only when this comes again.
         Until then nothing more of it may be recorded, least of all that it gave up its waits.
         """
-        if not self.losses.stopped(execution.run_id):
+        if not self.losses.stopped(execution.claimed):
             execution.stop()
         else:
             error = CancelledFromWithin("the workflow cancelled its own task")
