@@ -133,3 +133,33 @@ async def test_a_program_that_goes_on_beside_its_waits_lives_through_an_error_of
         go_on.set()
         assert await run.result() == "gone"
     assert errors == []
+
+
+@pytest.mark.parametrize("how", ["run_child", "start_child"])
+async def test_a_passing_error_in_looking_up_a_definition_does_not_fail_the_run(
+    world: World, clock: Any, how: str
+) -> None:
+    errors = [OSError("who knows"), OSError("who knows")]
+
+    @workflow
+    async def elsewhere(ctx: Any, input: Any) -> Any:
+        return "done"
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        if how == "run_child":
+            return await ctx.run_child("child", "elsewhere")
+        return await (await ctx.start_child("child", "elsewhere")).result()
+
+    async with world([elsewhere]) as other, world([parent]) as sw, other.worker(), sw.worker():
+        real = sw.store.version
+
+        async def version(*args: Any) -> Any:
+            if errors:
+                raise errors.pop()
+            return await real(*args)
+
+        sw.store.version = version
+        async with flowing(clock):
+            assert await (await sw.start("parent")).result() == "done"
+    assert errors == []

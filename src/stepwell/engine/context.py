@@ -215,6 +215,12 @@ class Context(Awaiting):
                 return child
             except StoreUnavailable:  # no answer is no refusal: ask again, record nothing
                 await sleep(self._execution.clock, 0.5)
+            except StepwellError:
+                raise
+            except Exception as error:  # of the store's, for all that anybody can tell
+                if self._execution.begins_again(error):
+                    raise self._execution.leaving() from None
+                raise
 
     def _starts_child(self) -> dict[str, Any]:
         """What started a child; whether anybody looks after it is as with its parent."""

@@ -182,7 +182,7 @@ class Execution:
         except (StoreUnavailable, NotOpen):  # closed: nothing more can be recorded
             self.stop()
         except Exception as error:
-            if not self._begins_again(error):
+            if not self.begins_again(error):
                 raise
         else:
             if fenced(outcomes):
@@ -190,7 +190,7 @@ class Execution:
         if self.departed:
             raise self.leaving()
 
-    def _begins_again(self, error: BaseException) -> bool:
+    def begins_again(self, error: BaseException) -> bool:
         """An error that is not about its data is not the program's to hear of, unless it stays."""
         if isinstance(error, ChangeRefused) or self._keeper.losses.stopped(self.claimed):
             return False
@@ -344,7 +344,7 @@ class Execution:
         if done.cancelled() or isinstance(error, StoreUnavailable | NotOpen):
             self.stop()
         elif error is not None:
-            if not self._begins_again(error):
+            if not self.begins_again(error):
                 self._refuse_waits(error, keys, parks)
         elif fenced(done.result()):
             self.stop()
