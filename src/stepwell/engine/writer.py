@@ -71,11 +71,15 @@ class Unit:
         return {run_id for change in self.changes for run_id in run_ids_of(change)}
 
     def renumber(self) -> None:
-        """It was refused: its entries belong to the commit that it will be part of, not to that."""
-        if not self.unanswered:
-            for change in self.changes:
-                if type(change) is RecordStep:
-                    change.position = 0
+        """It was refused: its entries belong to the commit that it will be part of, not to that.
+
+        A claim may be changed again until then: its worker takes up and lets go of runs meanwhile.
+        """
+        for change in self.changes:
+            if type(change) is RecordStep and not self.unanswered:
+                change.position = 0
+            elif type(change) is ClaimRuns:
+                change.dated = False
 
     def refuse(self, error: Exception) -> None:
         if not self.future.done():
