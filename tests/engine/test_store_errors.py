@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from typing import Any
 
 import pytest
 
 from stepwell import RunFailed, workflow
 from stepwell.errors import ChangeRefused
-from stepwell.kernel.changes import EndRun, OpenWait, RecordStep, ResumeRun
+from stepwell.kernel.changes import EmitEvent, EndRun, OpenWait, RecordStep, ResumeRun
 from tests.conftest import World
-from tests.engine.support import echo, flowing, until
+from tests.engine.support import echo, flowing, until, until_code
 
 
 async def test_a_run_whose_end_the_store_will_not_have_fails(world: World) -> None:
@@ -163,3 +164,60 @@ async def test_a_passing_error_in_looking_up_a_definition_does_not_fail_the_run(
         async with flowing(clock):
             assert await (await sw.start("parent")).result() == "done"
     assert errors == []
+
+
+async def test_what_was_decided_stays_though_the_change_after_it_was_refused(
+    world: World, clock: Any
+) -> None:
+    seen: list[str] = []
+
+    @workflow
+    async def deciding(ctx: Any, input: Any) -> Any:
+        now = ctx.now().isoformat()
+        with contextlib.suppress(ChangeRefused):
+            await ctx.emit("refused")
+        await ctx.step("act", seen.append, now)
+        await ctx.wait_for_event("go")
+        return now
+
+    async with world([deciding]) as sw:
+        real = sw.store.commit
+
+        async def commit(batch: Any) -> Any:
+            if any(type(change) is EmitEvent for change in batch):
+                raise ChangeRefused("no place for that")
+            return await real(batch)
+
+        sw.store.commit = commit
+        async with sw.worker():
+            run = await sw.start("deciding")
+            await until_code(sw, run.id, "event")
+        clock.advance("1s")
+        sw.store.commit = real
+        async with sw.worker():
+            await sw.signal(run.id, "go")
+            assert [await run.result()] == seen
+
+
+async def test_no_step_acts_on_a_decision_that_was_refused(world: World, clock: Any) -> None:
+    acted: list[str] = []
+
+    @workflow
+    async def deciding(ctx: Any, input: Any) -> Any:
+        now = ctx.now().isoformat()
+        with contextlib.suppress(ChangeRefused):
+            await ctx.emit("done")
+        await ctx.step("act", acted.append, now)
+
+    async with world([deciding]) as sw, sw.worker():
+        real = sw.store.commit
+
+        async def commit(batch: Any) -> Any:
+            if any(type(change) is RecordStep and change.kind == "now" for change in batch):
+                raise ChangeRefused("no place for that")
+            return await real(batch)
+
+        sw.store.commit = commit
+        with pytest.raises(RunFailed, match="no place for that"):
+            await (await sw.start("deciding")).result()
+    assert acted == []

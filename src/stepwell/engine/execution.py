@@ -168,7 +168,9 @@ class Execution:
                 await self.record()
             elif notes.deciding is not None:  # in a commit that somebody else waits for
                 await asyncio.wait([notes.deciding])
-        if notes.lost:
+        if isinstance(notes.lost, Exception) and not self.begins_again(notes.lost):
+            raise notes.lost
+        if notes.lost is not None:
             self.stop()
         if self.departed:
             raise self.leaving()
