@@ -188,9 +188,18 @@ async def _end_looping(
            FROM runs r WHERE r.id = ANY($1)""",
         ids,
     )
-    await finish(
-        db, [Ending(row[0], "failed", None, crash_loop_error(row[1]), now) for row in steps], done
+    endings = [Ending(row[0], "failed", None, crash_loop_error(row[1]), now) for row in steps]
+    # The step that did it has failed; without this it would be given up with all that was open.
+    await db.fetch(
+        """UPDATE steps s SET status = 'failed', error = g.error, completed_at = $4
+           FROM unnest($1::text[], $2::text[], $3::text[]) AS g (run_id, key, error)
+           WHERE s.run_id = g.run_id AND s.key = g.key""",
+        [row[0] for row in steps],
+        [row[1] for row in steps],
+        [ending.error for ending in endings],
+        now,
     )
+    await finish(db, endings, done)
     done.stopped.extend((run_id, worker_id) for run_id in ids)
     await _strike_off(db, worker_id)
 

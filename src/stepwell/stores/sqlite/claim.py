@@ -320,11 +320,19 @@ def _take_over(db: apsw.Connection, now: int, done: Committed) -> bool:
                                  AND status = 'running' ORDER BY seq LIMIT 1) FROM json_each(?)""",
             pack([verdict.run_id for verdict in verdicts if verdict.looping]),
         )
-        finish(
-            db,
-            [Ending(row[0], "failed", None, crash_loop_error(row[1]), now) for row in looping],
-            done,
-        )
+        for run_id, key in looping:
+            error = crash_loop_error(key)
+            # The step that did it has failed; else it would be given up with all that was open.
+            run(
+                db,
+                """UPDATE steps SET status = 'failed', error = ?, completed_at = ?
+                   WHERE run_id = ? AND key = ?""",
+                error,
+                now,
+                run_id,
+                key,
+            )
+            finish(db, [Ending(run_id, "failed", None, error, now)], done)
     return all_of_them
 
 
