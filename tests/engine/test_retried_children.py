@@ -143,3 +143,36 @@ async def test_a_retry_and_its_child_under_one_limit_do_not_wait_for_each_other(
         await until(sw, run.id, "failed")
         broken.mended = True
         assert await (await sw.retry(run.id)).result() == "gone"
+
+
+@pytest.mark.parametrize("own", [None, "90s"])
+async def test_a_child_that_a_retry_adopts_has_the_time_of_the_retry(
+    world: World, clock: Any, own: str | None
+) -> None:
+    broken = Broken()
+
+    @workflow
+    async def child(ctx: Any, input: Any) -> Any:
+        return await ctx.wait_for_event("go")
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        handle = await ctx.start_child("child", "child", deadline=own)
+        await ctx.step("broken", broken, retry=NEVER)
+        return await handle.result()
+
+    async with world([parent, child]) as sw, sw.worker(lease="1d"):
+        run = await sw.start("parent", deadline="100s")
+        await until(sw, run.id, "failed")
+        [adopted] = (await sw.list_runs(definition="child")).items
+        await until(sw, adopted.id, "waiting")
+        broken.mended = True
+        clock.advance("50s")
+        again = await sw.retry(run.id)
+        await until(sw, again.id, "waiting")
+        clock.advance("60s")  # the time of the first one is over
+        if own is None:
+            await sw.signal(adopted.id, "go", "come")
+            assert await again.result() == "come"
+        else:
+            assert (await until(sw, adopted.id, "timed_out")).error.type == "deadline_exceeded"

@@ -36,6 +36,10 @@ USABLE = f"status NOT IN ({quoted(ENDED - {'completed'})})"
 # A child `s` that was waited for when the run ended, and is worth going on waiting for.
 AWAITED_CHILD = f"""(s.kind = 'child' AND s.status = 'skipped' AND EXISTS (
         SELECT 1 FROM runs c WHERE c.id = trim(s.output, '"') AND c.{USABLE}))"""
+# Of the children that a retry adopts, those that have what time was left to their old parent, and
+# none of their own; who has ended does not expire.
+TIMED_BY_PARENT = """(deadline_at = expires_at
+        AND deadline_at = (SELECT p.deadline_at FROM runs p WHERE p.id = runs.parent_run_id))"""
 # The status of `s` in a fork: that it may have happened is not forgotten.
 STATUS_IN_FORK = """CASE WHEN s.status <> 'skipped' THEN s.status
         WHEN s.error IS NULL THEN 'running' ELSE 'retrying' END"""

@@ -12,7 +12,14 @@ from stepwell.kernel.names import no_such_run
 from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
-from stepwell.stores.rules import AWAITED_CHILD, INTERRUPTED, STATUS_IN_FORK, USABLE, dead_child
+from stepwell.stores.rules import (
+    AWAITED_CHILD,
+    INTERRUPTED,
+    STATUS_IN_FORK,
+    TIMED_BY_PARENT,
+    USABLE,
+    dead_child,
+)
 
 _STARTS = Columns(
     "id text", "workspace_id text", "definition text", "version integer", "program text",
@@ -181,6 +188,12 @@ async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
         change.fork_from_step,
     )
     if change.fork_for_retry:  # it finds its children again, and they are kept while it lives
+        await db.fetch(
+            f"""UPDATE runs SET deadline_at = $1, expires_at = $1
+                WHERE parent_run_id = $2 AND {USABLE} AND {TIMED_BY_PARENT}""",
+            change.deadline_at,
+            change.forked_from,
+        )
         await db.fetch(
             f"UPDATE runs SET parent_run_id = $1 WHERE parent_run_id = $2 AND {USABLE}",
             change.id,

@@ -7,7 +7,14 @@ import apsw
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.names import no_such_run
 from stepwell.kernel.states import REPLAYED, quoted
-from stepwell.stores.rules import AWAITED_CHILD, INTERRUPTED, STATUS_IN_FORK, USABLE, dead_child
+from stepwell.stores.rules import (
+    AWAITED_CHILD,
+    INTERRUPTED,
+    STATUS_IN_FORK,
+    TIMED_BY_PARENT,
+    USABLE,
+    dead_child,
+)
 from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
@@ -134,6 +141,13 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
         change.fork_from_step,
     )
     if change.fork_for_retry:  # it finds its children again, and they are kept while it lives
+        run(
+            db,
+            f"""UPDATE runs SET deadline_at = ?1, expires_at = ?1
+                WHERE parent_run_id = ?2 AND {USABLE} AND {TIMED_BY_PARENT}""",
+            change.deadline_at,
+            change.forked_from,
+        )
         run(
             db,
             f"UPDATE runs SET parent_run_id = ? WHERE parent_run_id = ? AND {USABLE}",
