@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
 
 from stepwell import Retry, RunFailed, workflow
+from stepwell.kernel.changes import GROUP_BITS, ClaimRuns, EndRun, Held
+from stepwell.kernel.codec import encode
+from stepwell.store import WorkerRow
+from stepwell.testing.samples import WORKSPACE, commit, record, start
 from tests.conftest import World
 from tests.engine.support import flowing, until, until_code
 
@@ -176,3 +181,73 @@ async def test_a_child_that_a_retry_adopts_has_the_time_of_the_retry(
             assert await again.result() == "come"
         else:
             assert (await until(sw, adopted.id, "timed_out")).error.type == "deadline_exceeded"
+
+
+async def leave_a_journal(sw: Any, run_id: str) -> None:
+    """Die as a worker may: after a failure and then the child's result, before the run's end."""
+    store, worker_id = sw.store, "gone"
+    programs = ["code:parent@1", "code:child@1"]
+    now = store.clock.now()
+    await store.enlist(WorkerRow(worker_id, WORKSPACE, "host", 1, "", 10, programs, now, 15))
+
+    async def take() -> Held:
+        [outcome] = await commit(store, ClaimRuns(WORKSPACE, worker_id, programs, 1, now))
+        return Held(outcome.runs[0].id, worker_id, outcome.runs[0].fence)
+
+    held = await take()
+    trigger = encode({"type": "run", "run_id": run_id, "step": "child"}, "A trigger")
+    child = start(
+        store, "child-1", definition="child", program=programs[1], parent_run_id=run_id, held=held,
+        trigger=trigger,
+    )  # fmt: skip
+    failure = encode({"type": "ValueError", "message": "broken", "step": "broken"}, "An error")
+    failed = record(
+        store, held, "broken", None, status="failed", error=failure, seq=2, position=1 << GROUP_BITS
+    )
+    await commit(store, child)
+    await commit(store, failed)
+    await commit(store, EndRun(await take(), "completed", '"put out"', None, now))
+    result = record(store, held, "child", '"put out"', kind="child", position=2 << GROUP_BITS)
+    await commit(store, result)
+    await store.retire([worker_id], alive=True)
+
+
+async def test_a_retry_finds_a_child_again_that_was_given_up_on_replay(world: World) -> None:
+    broken = Broken()
+
+    @workflow
+    async def child(ctx: Any, input: Any) -> Any:
+        return "run again"
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        async with asyncio.TaskGroup() as group:
+            first = group.create_task(ctx.run_child("child", "child"))
+            second = group.create_task(ctx.step("broken", broken, retry=NEVER))
+        return [first.result(), second.result()]
+
+    async with world([parent, child]) as sw:
+        run = await sw.start("parent")
+        await leave_a_journal(sw, run.id)
+        async with sw.worker():
+            await until(sw, run.id, "failed")
+            broken.mended = True
+            assert await (await sw.retry(run.id)).result() == ["put out", "fine"]
+
+
+async def test_a_child_knows_the_step_that_started_it(world: World) -> None:
+    @workflow
+    async def child(ctx: Any, input: Any) -> Any: ...
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        await ctx.run_child("one", "child")
+        await ctx.run_child("one", "child")
+
+    async with world([parent, child]) as sw, sw.worker():
+        run = await sw.start("parent")
+        await run.result()
+        triggers = [each.trigger for each in (await sw.list_runs(definition="child")).items]
+        assert triggers == [
+            {"type": "run", "run_id": run.id, "step": step} for step in ("one#2", "one")
+        ]

@@ -150,7 +150,7 @@ class Context(Awaiting):
                 )
                 changes: list[Change] = [record]
                 try:
-                    child = await self._child(definition, input, options)
+                    child = await self._child(key, definition, input, options)
                     record.output = encode(child.id, "A child's id")
                     changes.insert(0, child)
                 except StepwellError as error:
@@ -184,7 +184,7 @@ class Context(Awaiting):
         execution = self._execution
         with self._at_work():
             try:
-                child = await self._child(definition, input, options)
+                child = await self._child(key, definition, input, options)
             except StepwellError as error:
                 now = execution.clock.now()
                 failed = describe_failure(error, key)
@@ -197,7 +197,9 @@ class Context(Awaiting):
         opening = self._child_wait(key, seq, child.id)
         return await self._settled(await self._wait(opening, _child_outcome(key, opening), child))
 
-    async def _child(self, definition: str, input: Any, options: dict[str, Any]) -> StartRun:
+    async def _child(
+        self, key: str, definition: str, input: Any, options: dict[str, Any]
+    ) -> StartRun:
         if "idempotency_key" in options:
             raise InvalidInput("A child needs no idempotency_key: its parent's journal is one.")
         while True:
@@ -207,7 +209,7 @@ class Context(Awaiting):
                     input,
                     parent_run_id=self.run_id,
                     parent_deadline_at=self.claimed.deadline_at,
-                    trigger=self._starts_child(),
+                    trigger=self._starts_child(key),
                     pinned=await self._own_version(definition, options),
                     **options,
                 )
@@ -222,11 +224,11 @@ class Context(Awaiting):
                     raise self._execution.leaving() from None
                 raise
 
-    def _starts_child(self) -> dict[str, Any]:
+    def _starts_child(self, key: str) -> dict[str, Any]:
         """What started a child; whether anybody looks after it is as with its parent."""
         own = msgspec.json.decode(self.claimed.trigger) if self.claimed.trigger else {}
         inherited = {key: own[key] for key in ("auto_advance",) if key in own}
-        return {"type": "run", "run_id": self.run_id, **inherited}
+        return {"type": "run", "run_id": self.run_id, "step": key, **inherited}
 
     async def _own_version(self, definition: str, options: dict[str, Any]) -> VersionRow | None:
         """A run of data that starts its own definition starts the revision it has itself."""

@@ -36,6 +36,18 @@ USABLE = f"status NOT IN ({quoted(ENDED - {'completed'})})"
 # A child `s` that was waited for when the run ended, and is worth going on waiting for.
 AWAITED_CHILD = f"""(s.kind = 'child' AND s.status = 'skipped' AND EXISTS (
         SELECT 1 FROM runs c WHERE c.id = trim(s.output, '"') AND c.{USABLE}))"""
+
+
+def child_of(step_in_trigger: str) -> str:
+    """SQL: the child that `s` started, for `s` that was given up when only its result was left.
+
+    That takes an expression for the step that the trigger of a run `c` names.
+    """
+    return f"""(SELECT min(c.id) FROM runs c WHERE s.kind = 'child' AND s.status = 'skipped'
+        AND s.output IS NULL AND c.parent_run_id = s.run_id AND c.{USABLE}
+        AND {step_in_trigger} = s.key)"""
+
+
 # Of the children that a retry adopts, those that have what time was left to their old parent, and
 # none of their own; who has ended does not expire.
 TIMED_BY_PARENT = """(deadline_at = expires_at

@@ -18,6 +18,7 @@ from stepwell.stores.rules import (
     STATUS_IN_FORK,
     TIMED_BY_PARENT,
     USABLE,
+    child_of,
     dead_child,
 )
 
@@ -158,6 +159,7 @@ async def enter_limits(
     return set(queued.values())
 
 
+_CHILD = child_of("c.trigger::jsonb ->> 'step'")
 _DEAD_CHILD = dead_child("$2", "$3")
 
 
@@ -171,7 +173,8 @@ async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
         condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED}
-                OR {AWAITED_CHILD}) AND s.key IS DISTINCT FROM $3 AND NOT {_DEAD_CHILD})
+                OR {AWAITED_CHILD} OR {_CHILD} IS NOT NULL)
+                AND s.key IS DISTINCT FROM $3 AND NOT {_DEAD_CHILD})
             OR (s.status = 'failed'
             AND coalesce(s.position < (SELECT position FROM steps WHERE run_id = $2 AND key = $3),
                          true))"""
@@ -181,7 +184,8 @@ async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
              UNION ALL SELECT seq FROM waits WHERE run_id = $2 AND key = $3) f LIMIT 1)"""
     await db.fetch(
         f"""INSERT INTO steps SELECT $1, s.key, s.seq, s.position, s.kind, {STATUS_IN_FORK},
-                s.attempts, s.output, s.error, s.started_at, s.completed_at
+                s.attempts, coalesce(s.output, '"' || {_CHILD} || '"'), s.error, s.started_at,
+                s.completed_at
             FROM steps s WHERE s.run_id = $2 AND ({condition})""",
         change.id,
         change.forked_from,

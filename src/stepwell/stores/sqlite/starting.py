@@ -13,6 +13,7 @@ from stepwell.stores.rules import (
     STATUS_IN_FORK,
     TIMED_BY_PARENT,
     USABLE,
+    child_of,
     dead_child,
 )
 from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
@@ -114,6 +115,7 @@ def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed) -> Non
             wake_queued(db, own[0], change.created_at, done)
 
 
+_CHILD = child_of("c.trigger ->> 'step'")
 _DEAD_CHILD = dead_child("?2", "?3")
 
 
@@ -124,7 +126,8 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
         condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED}
-                    OR {AWAITED_CHILD}) AND s.key IS NOT ?3 AND NOT {_DEAD_CHILD})
+                    OR {AWAITED_CHILD} OR {_CHILD} IS NOT NULL)
+                AND s.key IS NOT ?3 AND NOT {_DEAD_CHILD})
             OR (s.status = 'failed' AND s.position < coalesce(
                 (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
     else:
@@ -134,7 +137,8 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
     run(
         db,
         f"""INSERT INTO steps SELECT ?1, s.key, s.seq, s.position, s.kind, {STATUS_IN_FORK},
-                s.attempts, s.output, s.error, s.started_at, s.completed_at
+                s.attempts, coalesce(s.output, '"' || {_CHILD} || '"'), s.error, s.started_at,
+                s.completed_at
             FROM steps s WHERE s.run_id = ?2 AND ({condition})""",
         change.id,
         change.forked_from,
