@@ -10,6 +10,8 @@ class StepwellError(Exception):
     """Something Stepwell refuses or cannot do."""
 
     code = "stepwell_error"
+    # The entry behind it, when a program got this error out of its journal: position, seq, key.
+    journaled: tuple[int, int, str] | None = None
 
     def __init__(self, message: str, **details: Any) -> None:
         # Not super(): a failed step's error is also of the class that the step raised, and that
@@ -437,8 +439,6 @@ class StepFailed(StepwellError):
         super().__init__(message)
         self.error = error
         self.step = step
-        # Where in the journal the failure stands.
-        self.position = 0
 
 
 class RunEndedBadly(StepwellError):

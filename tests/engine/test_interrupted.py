@@ -127,7 +127,7 @@ async def test_waits_of_a_program_whose_tasks_are_all_cancelled_are_not_given_up
         async with sw.worker(lease=LEASE):
             run = await sw.start("both")
             await until(sw, run.id, "waiting")
-            names = ("Worker._execute", "Context.wait_for_event")
+            names = ("Worker._execute", "Awaiting.wait_for_event")
             programs = [
                 task for task in asyncio.all_tasks() if task.get_coro().__qualname__ in names
             ]

@@ -17,8 +17,8 @@ from tests.conftest import World
 from tests.engine.support import double, echo, eventually, flowing, until
 
 READS = (
-    "count_runs", "definition", "ended", "facts", "get_run", "list_runs", "lost", "steps",
-    "unclaimed", "worker_processes", "workers",
+    "count_runs", "ended", "facts", "get_run", "list_runs", "lost", "steps",
+    "unclaimed", "version", "worker_processes", "workers",
 )  # fmt: skip
 
 

@@ -135,6 +135,7 @@ async def test_a_step_that_kills_its_worker_five_times_fails_the_run(
                 await run.result()
         assert failed.value.error.type == "crash_loop"
         assert failed.value.error.step == "deadly"
+        assert [step.status for step in await sw.steps(run.id)] == ["completed", "failed"]
     assert len(calls) == 5
 
 

@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import Any, Literal
 
 from stepwell.engine.execution import Execution
+from stepwell.engine.failures import place_of
 from stepwell.engine.journaling import Journaling, value_of
 from stepwell.engine.starting import Starter
 from stepwell.engine.stepcall import entry_of
@@ -91,7 +92,9 @@ class Awaiting(Journaling):
             await self._replay(entry)
         if entry.status == "timed_out":
             if raise_on_timeout:
-                raise WaitTimedOut(f"No event came for {key!r} in time.", step=key)
+                late = WaitTimedOut(f"No event came for {key!r} in time.", step=key)
+                late.journaled = place_of(entry)
+                raise late
             return None
         return value_of(entry)
 

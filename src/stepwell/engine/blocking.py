@@ -8,8 +8,8 @@ from concurrent import futures
 from datetime import datetime
 from typing import Any
 
-from stepwell.engine.calls import current_step
 from stepwell.engine.context import ChildHandle, Context
+from stepwell.engine.surroundings import current_step
 from stepwell.errors import ContextMisuse, Fenced
 
 _OPERATIONS = frozenset(

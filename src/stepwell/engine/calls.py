@@ -1,4 +1,4 @@
-"""Calling user code: async or not, with a time limit, and with its step's identity at hand."""
+"""Calling user code: async or not, with a time limit, and in a thread or here."""
 
 from __future__ import annotations
 
@@ -10,24 +10,8 @@ from collections.abc import Callable
 from concurrent.futures import Executor
 from typing import Any
 
-import msgspec
-
 from stepwell.errors import StepTimedOut
 from stepwell.kernel.clock import Clock, TimeLimit
-
-
-class StepIdentity(msgspec.Struct, frozen=True, gc=False):
-    """Which step, and which attempt of it, the code at hand belongs to."""
-
-    run_id: str
-    key: str
-    attempt: int
-    idempotency_key: str
-
-
-current_step: contextvars.ContextVar[StepIdentity | None] = contextvars.ContextVar(
-    "stepwell_step", default=None
-)
 
 
 class ExitRequested(RuntimeError):

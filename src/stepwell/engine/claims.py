@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import logging
 from typing import Any, Protocol
 
@@ -24,6 +25,8 @@ class Claimant(Protocol):
     """The worker, as its claims see it."""
 
     id: str
+    # Where what was claimed is begun, whoever it was that made it due.
+    surroundings: contextvars.Context
 
     def ask(self) -> ClaimRuns | None:
         """What to claim as things stand now; None if nothing may be claimed."""
@@ -75,7 +78,9 @@ class Claims:
             self._next_sweep_at = now + int(SWEEP_SECONDS * SECOND)
         self._again = False
         self._ask = ask
-        self._writer.submit(ask).add_done_callback(lambda done: self._on_claimed(done, ask))
+        self._writer.submit(ask).add_done_callback(
+            lambda done: self._on_claimed(done, ask), context=self._claimant.surroundings
+        )
 
     def known_changed(self) -> None:
         """A claim that is being gathered has to say so, lest it take runs for forgotten ones."""

@@ -11,12 +11,12 @@ from typing import Any
 import msgspec
 
 from stepwell.engine.awaiting import Awaiting
-from stepwell.engine.calls import current_step
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_child_failure, describe_failure
-from stepwell.engine.journaling import WaitOutcome, anchor, value_of
+from stepwell.engine.journaling import WaitOutcome, value_of
 from stepwell.engine.starting import Starter
 from stepwell.engine.stepcall import OnUnknown, StepCall, entry_of
+from stepwell.engine.surroundings import anchor, current_step
 from stepwell.errors import (
     ContextMisuse,
     InvalidInput,
@@ -141,16 +141,16 @@ class Context(Awaiting):
         """Start a child and go on; the handle has its id and a durable `result()`."""
         key, seq = self._begin(name)
         execution = self._execution
-        entry = execution.entry(key, "child")
+        entry = execution.entry(key, "start", "child")  # of journals from before there was `start`
         if entry is None:
-            with self._giving_up(key, seq, "child"), self._at_work():
+            with self._giving_up(key, seq, "start"), self._at_work():
                 now = execution.clock.now()
                 record = RecordStep(
-                    execution.held, key, seq, "child", "completed", 1, None, None, now, now
+                    execution.held, key, seq, "start", "completed", 1, None, None, now, now
                 )
                 changes: list[Change] = [record]
                 try:
-                    child = await self._child(definition, input, options)
+                    child = await self._child(key, definition, input, options)
                     record.output = encode(child.id, "A child's id")
                     changes.insert(0, child)
                 except StepwellError as error:
@@ -184,7 +184,7 @@ class Context(Awaiting):
         execution = self._execution
         with self._at_work():
             try:
-                child = await self._child(definition, input, options)
+                child = await self._child(key, definition, input, options)
             except StepwellError as error:
                 now = execution.clock.now()
                 failed = describe_failure(error, key)
@@ -197,7 +197,9 @@ class Context(Awaiting):
         opening = self._child_wait(key, seq, child.id)
         return await self._settled(await self._wait(opening, _child_outcome(key, opening), child))
 
-    async def _child(self, definition: str, input: Any, options: dict[str, Any]) -> StartRun:
+    async def _child(
+        self, key: str, definition: str, input: Any, options: dict[str, Any]
+    ) -> StartRun:
         if "idempotency_key" in options:
             raise InvalidInput("A child needs no idempotency_key: its parent's journal is one.")
         while True:
@@ -207,7 +209,7 @@ class Context(Awaiting):
                     input,
                     parent_run_id=self.run_id,
                     parent_deadline_at=self.claimed.deadline_at,
-                    trigger=self._starts_child(),
+                    trigger=self._starts_child(key),
                     pinned=await self._own_version(definition, options),
                     **options,
                 )
@@ -215,12 +217,18 @@ class Context(Awaiting):
                 return child
             except StoreUnavailable:  # no answer is no refusal: ask again, record nothing
                 await sleep(self._execution.clock, 0.5)
+            except StepwellError:
+                raise
+            except Exception as error:  # of the store's, for all that anybody can tell
+                if self._execution.begins_again(error):
+                    raise self._execution.leaving() from None
+                raise
 
-    def _starts_child(self) -> dict[str, Any]:
+    def _starts_child(self, key: str) -> dict[str, Any]:
         """What started a child; whether anybody looks after it is as with its parent."""
         own = msgspec.json.decode(self.claimed.trigger) if self.claimed.trigger else {}
         inherited = {key: own[key] for key in ("auto_advance",) if key in own}
-        return {"type": "run", "run_id": self.run_id, **inherited}
+        return {"type": "run", "run_id": self.run_id, "step": key, **inherited}
 
     async def _own_version(self, definition: str, options: dict[str, Any]) -> VersionRow | None:
         """A run of data that starts its own definition starts the revision it has itself."""

@@ -11,6 +11,7 @@ from typing import Any, Literal, Protocol
 from stepwell.engine.deliveries import Deliveries
 from stepwell.engine.keys import Keys, mismatch
 from stepwell.engine.notes import Notes
+from stepwell.engine.resuming import resume
 from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses, Unwinding
 from stepwell.engine.waits import Waits
@@ -27,7 +28,6 @@ from stepwell.kernel.changes import (
     RecordStep,
     ReleaseRun,
     RestRun,
-    ResumeRun,
     WaitRow,
     WatchWaits,
 )
@@ -130,12 +130,12 @@ class Execution:
             raise self.leaving()
         return self._keys
 
-    def entry(self, key: str, kind: str) -> JournalRow | None:
+    def entry(self, key: str, *kinds: str) -> JournalRow | None:
         """What the journal holds under this key."""
         row = self.entries.get(key)
         if row is not None:
-            if row.kind != kind:
-                raise mismatch(key, row.kind, kind)
+            if row.kind not in kinds:
+                raise mismatch(key, row.kind, kinds[0])
             self._unreached.discard(key)
         return row
 
@@ -168,7 +168,9 @@ class Execution:
                 await self.record()
             elif notes.deciding is not None:  # in a commit that somebody else waits for
                 await asyncio.wait([notes.deciding])
-        if notes.lost:
+        if isinstance(notes.lost, Exception) and not self.begins_again(notes.lost):
+            raise notes.lost
+        if notes.lost is not None:
             self.stop()
         if self.departed:
             raise self.leaving()
@@ -182,7 +184,7 @@ class Execution:
         except (StoreUnavailable, NotOpen):  # closed: nothing more can be recorded
             self.stop()
         except Exception as error:
-            if not self._begins_again(error):
+            if not self.begins_again(error):
                 raise
         else:
             if fenced(outcomes):
@@ -190,9 +192,9 @@ class Execution:
         if self.departed:
             raise self.leaving()
 
-    def _begins_again(self, error: BaseException) -> bool:
+    def begins_again(self, error: BaseException) -> bool:
         """An error that is not about its data is not the program's to hear of, unless it stays."""
-        if isinstance(error, ChangeRefused) or self._keeper.losses.stopped(self.run_id):
+        if isinstance(error, ChangeRefused) or self._keeper.losses.stopped(self.claimed):
             return False
         log.error("Run %s is begun again: its store failed.", self.run_id, exc_info=error)
         self.stop()
@@ -228,9 +230,7 @@ class Execution:
     async def _resume(self) -> None:
         self._keeper.resumed(self)  # first, for the claim that may share its commit
         try:
-            fence = (await self.writer.submit(ResumeRun(self.held)))[0]
-        except (StoreUnavailable, NotOpen):
-            fence = None
+            fence = await resume(self.claimed, self.held, self.writer, self._keeper.losses)
         finally:
             self._resuming = None
         if fence is not None and self.state == "parked":
@@ -346,7 +346,7 @@ class Execution:
         if done.cancelled() or isinstance(error, StoreUnavailable | NotOpen):
             self.stop()
         elif error is not None:
-            if not self._begins_again(error):
+            if not self.begins_again(error):
                 self._refuse_waits(error, keys, parks)
         elif fenced(done.result()):
             self.stop()

@@ -8,6 +8,7 @@ step function raised, wherever that class can be found again by its name.
 from __future__ import annotations
 
 import importlib
+import sys
 import traceback
 from functools import cache
 from pathlib import Path
@@ -18,14 +19,13 @@ import msgspec
 from stepwell.errors import (
     RunCancelled,
     RunDenied,
-    RunEndedBadly,
     RunFailed,
     RunNotFound,
     RunTimedOut,
     StepFailed,
     StepwellError,
-    WaitTimedOut,
 )
+from stepwell.kernel.changes import JournalRow
 from stepwell.kernel.codec import describe, writable
 from stepwell.kernel.run import ErrorInfo
 
@@ -53,12 +53,10 @@ def _described(error: BaseException, step: str | None) -> str:
     kind = error.code if isinstance(error, StepwellError) else writable(type(error).__name__)
     if isinstance(error, StepFailed) and error.error is not None:
         # A failed step that nobody caught: the run failed for that step's reason.
-        kind, step = error.error.type, error.step
-    elif isinstance(error, RunEndedBadly) and error.error is not None:
-        step = error.error.step  # of this run: the wait for the child
-    elif isinstance(error, WaitTimedOut | RunDenied):
+        kind = error.error.type
+    elif isinstance(error, RunDenied):
         step = error.details.get("step")
-    elif step is None:
+    if step is None:
         step = _step_behind(error)
     path = writable(f"{type(error).__module__}:{type(error).__qualname__}")
     return _encode({"type": kind, "message": message, "step": step, "class": path}).decode()
@@ -86,44 +84,60 @@ def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:
 
 
 def _step_behind(error: BaseException) -> str | None:
-    """The first of the failed steps that this error was made of, or raised because of."""
-    found: list[StepFailed] = []
+    """The first of the journal's failures that this error was made of, or raised because of."""
+    found: list[tuple[int, int, str]] = []
     todo, seen = [error], set[int]()
     while todo:
         each = todo.pop()
         if id(each) in seen:
             continue
         seen.add(id(each))
-        if isinstance(each, StepFailed):
-            found.append(each)
+        if (entry := _entry_behind(each)) is not None:
+            found.append(entry)
         elif isinstance(each, BaseExceptionGroup):
             todo += each.exceptions
         else:
             todo += [e for e in (each.__cause__, each.__context__) if e is not None]
-    return min(found, key=lambda each: each.position).step if found else None
+    return min(found)[2] if found else None
 
 
-def recorded_failure(text: str, position: int) -> Exception:
-    """The error a program sees for a step that was recorded as failed."""
-    data = msgspec.json.decode(text)
+def _entry_behind(error: BaseException) -> tuple[int, int, str] | None:
+    if isinstance(error, StepwellError) and error.journaled is not None:
+        return error.journaled
+    if isinstance(error, StepFailed) and error.step is not None:
+        return sys.maxsize, 0, error.step  # an interpreter's, for one of its parts
+    return None
+
+
+def place_of(entry: JournalRow) -> tuple[int, int, str]:
+    """Where an entry stands in the journal; after all others if it is not written yet."""
+    return entry.position or sys.maxsize, entry.seq, entry.key
+
+
+def recorded_failure(entry: JournalRow) -> Exception:
+    """The error a program sees for what was recorded as failed."""
+    assert entry.error is not None
+    data = msgspec.json.decode(entry.error)
     info = ErrorInfo(data["type"], data["message"], data["step"])
     if status := data.get("run_status"):
-        return run_failure(status, data["run_id"], info)
-    error = _made(_class_for(data.get("class", "")), info)
-    error.position = position
-    return error
+        error = run_failure(status, data["run_id"], info)
+        error.journaled = place_of(entry)
+        return error
+    return _made(_class_for(data.get("class", "")), info, entry)
 
 
-def _made(kind: type[StepFailed], info: ErrorInfo) -> StepFailed:
+def _made(kind: type[StepFailed], info: ErrorInfo, entry: JournalRow) -> StepFailed:
     try:
         error = kind.__new__(kind)
         StepFailed.__init__(error, info.message, error=info, step=info.step)
+        error.journaled = place_of(entry)
     except Exception:  # a class that guards its attributes, say
-        return StepFailed(info.message, error=info, step=info.step)
+        error = StepFailed(info.message, error=info, step=info.step)
+        error.journaled = place_of(entry)
     return error
 
 
-def run_failure(status: str, run_id: str, info: ErrorInfo | None) -> Exception:
+def run_failure(status: str, run_id: str, info: ErrorInfo | None) -> StepwellError:
     """The error for a run that did not complete."""
     if status == "missing":
         return RunNotFound(f"The run {run_id} is no longer in the store.", run_id=run_id)

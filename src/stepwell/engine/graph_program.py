@@ -379,7 +379,7 @@ class _Level:
 
 def described(error: StepwellError, key: str) -> dict[str, Any]:
     """An error as references see it: type, message and step."""
-    found = msgspec.json.decode(describe_failure(error, key))
+    found = msgspec.json.decode(describe_failure(error, None))
     return {"type": found["type"], "message": found["message"], "step": found["step"] or key}
 
 

@@ -3,23 +3,19 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-from stepwell.engine.calls import current_step
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import recorded_failure
 from stepwell.engine.stepcall import entry_of
+from stepwell.engine.surroundings import anchor, current_step
 from stepwell.errors import ContextMisuse
 from stepwell.kernel.changes import Change, ClaimedRun, JournalRow, OpenWait, RecordStep, WaitRow
 from stepwell.kernel.codec import MAX_RESULT_BYTES, decode, encode
 from stepwell.kernel.names import check_step_name, is_repeated
-
-# The last operation this branch of the program came back from; it names readings of the clock.
-anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
 
 # How a wait that has ended goes into the journal: status, output, error.
 WaitOutcome = Callable[[WaitRow], tuple[str, str | None, str | None]]
@@ -136,8 +132,7 @@ class Journaling:
     def _outcome(self, entry: JournalRow) -> Any:
         anchor.set(entry.key)
         if entry.status == "failed":
-            assert entry.error is not None
-            raise recorded_failure(entry.error, entry.position)
+            raise recorded_failure(entry)
         return value_of(entry)
 
     async def _wait(

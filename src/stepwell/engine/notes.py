@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from stepwell.engine.writer import Writer, fenced
+from stepwell.engine.writer import Writer, fenced, ignore_outcome
+from stepwell.errors import Fenced, NotOpen, StoreUnavailable
 from stepwell.kernel.changes import Change, RecordStep
 
 
@@ -17,8 +18,10 @@ class Notes:
         self._entries: list[RecordStep] = []
         # Whether one of them is a decision that nothing durable tells of.
         self.decided = False
-        # The last changes that took such a decision along; it is durable once they are.
+        # The last of such decisions on their way.
         self.deciding: asyncio.Future[list[Any]] | None = None
+        # Why one of them did not become durable.
+        self.lost: BaseException | None = None
 
     def add(self, entry: RecordStep) -> None:
         """Record this along with whatever is recorded next."""
@@ -34,19 +37,26 @@ class Notes:
         """Whether the program has decided something that is not durable yet."""
         return self.decided or (self.deciding is not None and not self.deciding.done())
 
-    @property
-    def lost(self) -> bool:
-        """Whether what was decided last did not become durable."""
-        if self.deciding is None or not self.deciding.done() or self.deciding.cancelled():
-            return False
-        return self.deciding.exception() is not None or fenced(self.deciding.result())
-
     def submit(self, *changes: Change) -> asyncio.Future[list[Any]]:
-        """Ask for changes, along with what was noted."""
+        """Ask for changes, and before that for what was noted.
+
+        Most often they share a commit. But changes that are refused, or given up by whoever wants
+        them, do not take along what was noted.
+        """
         entries, self._entries = self._entries, []
-        submitted = self._writer.submit(*entries, *changes)
-        if not self.decided:
-            return submitted
-        self.decided = False
-        self.deciding = submitted
-        return asyncio.shield(submitted)  # who gives up its own change still leaves the decision
+        if not entries:
+            return self._writer.submit(*changes)
+        noted = self._writer.submit(*entries)
+        noted.add_done_callback(self._on_decided if self.decided else ignore_outcome)
+        if self.decided:
+            self.decided, self.deciding = False, noted
+        return self._writer.submit(*changes) if changes else asyncio.shield(noted)
+
+    def _on_decided(self, done: asyncio.Future[list[Any]]) -> None:
+        if done.cancelled():
+            return
+        error = done.exception()
+        if isinstance(error, StoreUnavailable | NotOpen) or (not error and fenced(done.result())):
+            self.lost = Fenced()  # nothing more can be recorded
+        else:
+            self.lost = self.lost or error

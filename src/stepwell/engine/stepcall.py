@@ -9,9 +9,10 @@ from typing import Any, Literal
 
 import msgspec
 
-from stepwell.engine.calls import StepIdentity, call, call_within, current_step
+from stepwell.engine.calls import call, call_within
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure, trace
+from stepwell.engine.surroundings import StepIdentity, current_step
 from stepwell.errors import (
     InvalidInput,
     OutcomeUnknown,
@@ -90,11 +91,13 @@ class StepCall:
         while True:
             began = execution.clock.now()
             # One of a run that may have taken its workers down is to be known by name.
-            if self._on_unknown is not None or execution.claimed.attempt > SUSPECT:
+            written = self._on_unknown is not None or execution.claimed.attempt > SUSPECT
+            if written:
                 await execution.record(self.in_progress())
-            else:
-                if execution.notes.undecided:  # the function may act on it: it has to stay so
-                    await execution.decided()
+            notes = execution.notes
+            if notes.undecided or notes.lost:  # the function may act on it: it has to stay so
+                await execution.decided()
+            if not written:
                 execution.writer.begun(self)
             try:
                 output = await self._call()

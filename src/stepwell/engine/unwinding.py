@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections import Counter
 from collections.abc import Callable
 from typing import Any
 
 from stepwell.engine.writer import Writer, ignore_outcome
-from stepwell.kernel.changes import Held, ReleaseRun, RestRun, ResumeRun
+from stepwell.kernel.changes import ClaimedRun, Held, ReleaseRun, RestRun, ResumeRun
+from stepwell.kernel.states import REPLAYED
 
 log = logging.getLogger("stepwell.execution")
 
@@ -29,7 +29,8 @@ class Losses:
     def __init__(self) -> None:
         self._kept: set[str] = set()
         self._doubted: set[str] = set()
-        self._stopped: Counter[str] = Counter()
+        # How often they were stopped, and how much they had recorded before they were begun.
+        self._stopped: dict[str, tuple[int, int]] = {}
 
     def lost(self, run_id: str) -> None:
         """The run was busy with something that is gone now; it is kept in memory from now on."""
@@ -45,11 +46,17 @@ class Losses:
         self._doubted.symmetric_difference_update({run_id})
         return run_id in self._doubted
 
-    def stopped(self, run_id: str) -> bool:
-        """The run was stopped for no good reason, and is begun again; has that come too often?"""
+    def stopped(self, claimed: ClaimedRun) -> bool:
+        """The run was stopped for no good reason, and is begun again; has that come too often?
+
+        Too often is as seen from where it stands: one that has come further since is not stuck.
+        """
         _make_room(self._stopped)
-        self._stopped[run_id] += 1
-        return self._stopped[run_id] > MOST_STOPPED
+        progress = sum(row.status in REPLAYED for row in claimed.journal)
+        times, before = self._stopped.get(claimed.id, (0, progress))
+        times = times + 1 if progress <= before else 1
+        self._stopped[claimed.id] = (times, progress)
+        return times > MOST_STOPPED
 
     def forget(self, run_id: str) -> None:
         self._kept.discard(run_id)
@@ -57,7 +64,7 @@ class Losses:
         self._stopped.pop(run_id, None)
 
 
-def _make_room(run_ids: set[str] | Counter[str]) -> None:
+def _make_room(run_ids: set[str] | dict[str, tuple[int, int]]) -> None:
     if len(run_ids) >= MOST_KEPT:  # they may have ended elsewhere
         run_ids.clear()
 

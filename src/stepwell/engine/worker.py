@@ -16,19 +16,13 @@ from stepwell.engine.lease import enlist, retire_dead_neighbours
 from stepwell.engine.program import Program, execute, refused_end
 from stepwell.engine.pruner import prune_now_and_then
 from stepwell.engine.starting import Starter
+from stepwell.engine.surroundings import nobodys
 from stepwell.engine.threads import Threads
 from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses
 from stepwell.engine.writer import Writer
 from stepwell.errors import ChangeRefused, NotOpen, StepwellError, StoreUnavailable
-from stepwell.kernel.changes import (
-    Claimed,
-    ClaimedRun,
-    ClaimRuns,
-    EndRun,
-    Held,
-    ReleaseRun,
-)
+from stepwell.kernel.changes import Claimed, ClaimedRun, ClaimRuns, EndRun, Held, ReleaseRun
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.retry import DEFAULT_RETRY
@@ -69,6 +63,8 @@ class Worker:
         # Many more: a function that ran into its timeout may hold its thread for ever.
         self._step_threads = Threads("stepwell-step", 4 * concurrency + 64)
         self.id = ""
+        # Programs see the context variables that were set when the worker was started.
+        self.surroundings = nobodys()
         self._active: dict[str, Execution] = {}
         # Runs whose end, or parking, has been submitted but is not durable yet.
         self._ending: set[str] = set()
@@ -274,7 +270,9 @@ class Worker:
                 return
             replaced.stop()  # claimed again: what it was claimed for before is fenced off
         self._active[run.id] = execution
-        execution.task = asyncio.get_running_loop().create_task(self._execute(execution))
+        execution.task = asyncio.get_running_loop().create_task(
+            self._execute(execution), context=self.surroundings.copy()
+        )
 
     # -- executing -----------------------------------------------------------------------
 
@@ -304,7 +302,7 @@ class Worker:
         In the second case the run goes on elsewhere, so it fails only when this comes again.
         Until then nothing more of it may be recorded, least of all that it gave up its waits.
         """
-        if not self.losses.stopped(execution.run_id):
+        if not self.losses.stopped(execution.claimed):
             execution.stop()
         else:
             error = CancelledFromWithin("the workflow cancelled its own task")

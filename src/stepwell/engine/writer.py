@@ -7,6 +7,7 @@ import logging
 from collections.abc import Callable, Collection
 from typing import Any, Protocol
 
+from stepwell.engine.surroundings import nobodys
 from stepwell.errors import ChangeBlocked, ContextMisuse, NotOpen, StoreUnavailable
 from stepwell.kernel.changes import (
     FENCED,
@@ -70,11 +71,15 @@ class Unit:
         return {run_id for change in self.changes for run_id in run_ids_of(change)}
 
     def renumber(self) -> None:
-        """It was refused: its entries belong to the commit that it will be part of, not to that."""
-        if not self.unanswered:
-            for change in self.changes:
-                if type(change) is RecordStep:
-                    change.position = 0
+        """It was refused: its entries belong to the commit that it will be part of, not to that.
+
+        A claim may be changed again until then: its worker takes up and lets go of runs meanwhile.
+        """
+        for change in self.changes:
+            if type(change) is RecordStep and not self.unanswered:
+                change.position = 0
+            elif type(change) is ClaimRuns:
+                change.dated = False
 
     def refuse(self, error: Exception) -> None:
         if not self.future.done():
@@ -95,12 +100,15 @@ class Writer:
         self._begun: dict[InProgress, None] = {}
         self._begun_timer: Timer | None = None
         self._task: asyncio.Task[None] | None = None
+        # Where commits are made, whoever it was that asked for the first of them.
+        self._surroundings = nobodys()
         self._batches = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self.closed = True
 
     def open(self) -> None:
         self._loop = asyncio.get_running_loop()
+        self._surroundings = nobodys()
         self.closed = False
 
     def check_open(self) -> None:
@@ -133,7 +141,9 @@ class Writer:
             return
         self._pending.append(unit)
         if self._task is None:
-            self._task = asyncio.get_running_loop().create_task(self._commit_all())
+            self._task = asyncio.get_running_loop().create_task(
+                self._commit_all(), context=self._surroundings
+            )
 
     def _follows(self, unit: Unit) -> bool:
         """Whether a unit of the same run was put off: what happens to one run stays in order."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from stepwell.kernel.states import ENDED, OPEN, quoted
+from stepwell.kernel.states import ENDED, OPEN, REPLAYED, quoted
 
 # The rows of a run, by what each statement deletes of them. Signals are in two indexes.
 OF_A_RUN = (
@@ -35,8 +35,38 @@ INTERRUPTED = f"""(s.kind = 'step' AND (s.status IN ({quoted(OPEN)})
 USABLE = f"status NOT IN ({quoted(ENDED - {'completed'})})"
 # A child `s` that was waited for when the run ended, and is worth going on waiting for.
 AWAITED_CHILD = f"""(s.kind = 'child' AND s.status = 'skipped' AND EXISTS (
-        SELECT 1 FROM runs c WHERE c.id = substr(s.output, 2, length(s.output) - 2)
-           AND c.{USABLE}))"""
+        SELECT 1 FROM runs c WHERE c.id = trim(s.output, '"') AND c.{USABLE}))"""
+
+
+def child_of(step_in_trigger: str) -> str:
+    """SQL: the child that `s` started, for `s` that was given up when only its result was left.
+
+    That takes an expression for the step that the trigger of a run `c` names.
+    """
+    return f"""(SELECT min(c.id) FROM runs c WHERE s.kind = 'child' AND s.status = 'skipped'
+        AND s.output IS NULL AND c.parent_run_id = s.run_id AND c.{USABLE}
+        AND {step_in_trigger} = s.key)"""
+
+
+# Of the children that a retry adopts, those that have what time was left to their old parent, and
+# none of their own; who has ended does not expire.
+TIMED_BY_PARENT = """(deadline_at = expires_at
+        AND deadline_at = (SELECT p.deadline_at FROM runs p WHERE p.id = runs.parent_run_id))"""
 # The status of `s` in a fork: that it may have happened is not forgotten.
 STATUS_IN_FORK = """CASE WHEN s.status <> 'skipped' THEN s.status
         WHEN s.error IS NULL THEN 'running' ELSE 'retrying' END"""
+
+
+def dead_child(run_id: str, step: str) -> str:
+    """SQL: `s` of that run started a child that did not complete, and whose result nobody got.
+
+    A result that is to be dropped with `step` counts as none. Only `start` entries have the id of
+    a run for sure. Early journals had `child` there too, made in no time, while the same of
+    run_child has what the child put out: that may be any id, and took its time.
+    """
+    return f"""(s.kind IN ('start', 'child') AND s.status = 'completed' AND EXISTS (
+        SELECT 1 FROM runs c WHERE c.id = trim(s.output, '"') AND c.parent_run_id IS NOT NULL
+           AND c.status IN ({quoted(ENDED - {"completed"})}) AND (s.kind = 'start'
+               OR (c.parent_run_id = {run_id} AND s.started_at = s.completed_at)))
+    AND NOT EXISTS (SELECT 1 FROM steps t WHERE t.run_id = {run_id} AND t.key = s.key || '.result'
+                    AND t.key IS DISTINCT FROM {step} AND t.status IN ({quoted(REPLAYED)})))"""

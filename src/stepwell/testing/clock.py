@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import heapq
 from collections.abc import Callable
 
@@ -15,9 +16,15 @@ class FakeTimer:
 
     def __init__(self, callback: Callable[[], object]) -> None:
         self.callback: Callable[[], object] | None = callback
+        # As a real timer does, it sees the context variables of whoever set it.
+        self._context = contextvars.copy_context()
 
     def cancel(self) -> None:
         self.callback = None
+
+    def fire(self) -> None:
+        if self.callback is not None:
+            self._context.run(self.callback)
 
 
 class FakeClock:
@@ -52,6 +59,4 @@ class FakeClock:
 
     def _fire(self) -> None:
         while self._timers and self._timers[0][0] <= self._now:
-            timer = heapq.heappop(self._timers)[2]
-            if timer.callback is not None:
-                timer.callback()
+            heapq.heappop(self._timers)[2].fire()

@@ -7,7 +7,7 @@ is known only once it has looked, and locks must be taken in order.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from functools import partial
 
 import asyncpg
@@ -21,22 +21,29 @@ from stepwell.stores.postgres.limits import CAPACITY, TAKEN, wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock, lock_names
 from stepwell.stores.rules import MOST_DEAD, QUEUES, SWEEP_LIMIT
 
-# What holders of slots wait for, where there is a queue. OFFSET 0 keeps to this order of looking.
-_AWAITED = """awaited (key, slot, id) AS (
-       SELECT q.key, l.slot, w.child_run_id
-       FROM queues q CROSS JOIN LATERAL (
+# Who has slots where there is a queue, what they wait for, and whose children they are. OFFSET 0
+# keeps to this order of looking.
+_RELATED = """holders (key, slot, id) AS MATERIALIZED (
+       SELECT q.key, l.slot, l.run_id FROM queues q CROSS JOIN LATERAL (
            SELECT slot, run_id FROM limits
            WHERE limit_key = q.key AND admitted AND capacity IS NOT NULL OFFSET 0) l
-       CROSS JOIN LATERAL (
-           SELECT child_run_id, ended_at FROM waits WHERE run_id = l.run_id OFFSET 0) w
-       WHERE w.child_run_id IS NOT NULL AND w.ended_at IS NULL
+   ), awaited (key, slot, id) AS (
+       SELECT key, slot, id FROM holders
        UNION
        SELECT a.key, a.slot, w.child_run_id FROM awaited a CROSS JOIN LATERAL (
            SELECT child_run_id, ended_at FROM waits WHERE run_id = a.id OFFSET 0) w
-       WHERE w.child_run_id IS NOT NULL AND w.ended_at IS NULL)"""
-# Of these the queued ones. None of them would ever be called up, so they share that slot: most
-# descendants do so from their start, but not those that a retry or a fork found at work.
-_STARVED = """SELECT a.id, a.key, a.slot FROM awaited a CROSS JOIN LATERAL (
+       WHERE w.child_run_id IS NOT NULL AND w.ended_at IS NULL
+   ), parents (key, slot, id) AS (
+       SELECT key, slot, id FROM holders
+       UNION
+       SELECT p.key, p.slot, r.parent_run_id FROM parents p CROSS JOIN LATERAL (
+           SELECT parent_run_id FROM runs WHERE id = p.id OFFSET 0) r
+       WHERE r.parent_run_id IS NOT NULL
+   )"""
+# Of these the queued ones. None of them might ever be called up, so they share that slot: runs
+# of one tree do so from their start, but not those that a retry or a fork found at work.
+_STARVED = """SELECT a.id, a.key, a.slot
+   FROM (SELECT * FROM awaited UNION SELECT * FROM parents) a CROSS JOIN LATERAL (
        SELECT FROM runs WHERE id = a.id AND blocked_on = a.key AND due_at IS NULL OFFSET 0) r"""
 
 
@@ -46,7 +53,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
     False if there is more to be looked at than was.
     """
     row = await db.fetchrow(
-        f"""WITH RECURSIVE {QUEUES}, {_AWAITED}, owners (id) AS (
+        f"""WITH RECURSIVE {QUEUES}, {_RELATED}, owners (id) AS (
                 SELECT min(owner) FROM runs WHERE owner IS NOT NULL
                 UNION ALL
                 SELECT (SELECT min(r.owner) FROM runs r WHERE r.owner > o.id)
@@ -62,7 +69,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
                    (SELECT array_agg(key) FROM (
                         SELECT k.key FROM queues k
                         WHERE k.key IS NOT NULL AND {TAKEN} < {CAPACITY} LIMIT $2) q),
-                   (SELECT array_agg(id) FROM ({_STARVED} LIMIT $2) s)""",
+                   (SELECT array_agg(ARRAY[id, key]) FROM ({_STARVED} LIMIT $2) s)""",
         now,
         SWEEP_LIMIT,
         MOST_DEAD,
@@ -91,7 +98,7 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
         await _alone(db, partial(_unblock, db, queues, now, done))
     if starved:
         with contextlib.suppress(asyncpg.LockNotAvailableError):
-            await _alone(db, partial(_feed, db, starved, done))
+            await _alone(db, partial(_feed, db, dict(starved), done))
     return swept_all
 
 
@@ -181,9 +188,18 @@ async def _end_looping(
            FROM runs r WHERE r.id = ANY($1)""",
         ids,
     )
-    await finish(
-        db, [Ending(row[0], "failed", None, crash_loop_error(row[1]), now) for row in steps], done
+    endings = [Ending(row[0], "failed", None, crash_loop_error(row[1]), now) for row in steps]
+    # The step that did it has failed; without this it would be given up with all that was open.
+    await db.fetch(
+        """UPDATE steps s SET status = 'failed', error = g.error, completed_at = $4
+           FROM unnest($1::text[], $2::text[], $3::text[]) AS g (run_id, key, error)
+           WHERE s.run_id = g.run_id AND s.key = g.key""",
+        [row[0] for row in steps],
+        [row[1] for row in steps],
+        [ending.error for ending in endings],
+        now,
     )
+    await finish(db, endings, done)
     done.stopped.extend((run_id, worker_id) for run_id in ids)
     await _strike_off(db, worker_id)
 
@@ -213,12 +229,16 @@ async def _unblock(db: asyncpg.Connection, keys: Sequence[str], now: int, done: 
     await wake_queued(db, keys, now, done)
 
 
-async def _feed(db: asyncpg.Connection, run_ids: Sequence[str], done: Committed) -> None:
-    """Give queued runs a share of the slot of whoever waits for them."""
-    # Nothing is counted here: who shares a slot takes none.
-    await lock(db, {}, run_ids, [])
+async def _feed(db: asyncpg.Connection, starved: Mapping[str, str], done: Committed) -> None:
+    """Give queued runs, by their limits, a share of the slot of who waits for them or is below."""
+    # Nothing is counted here, for who shares a slot takes none. But whoever has that slot must
+    # not end meanwhile, and give it to the next in line: for that, too, a limit has to be locked.
+    await lock(db, {limit_name(key): True for key in starved.values()}, list(starved), [])
     rows = await db.fetch(
-        f"WITH RECURSIVE {QUEUES}, {_AWAITED} {_STARVED} WHERE a.id = ANY($1)", run_ids
+        f"""WITH RECURSIVE {QUEUES}, {_RELATED} {_STARVED}
+            WHERE a.id = ANY($1) AND a.key = ANY($2)""",
+        list(starved),
+        list(starved.values()),
     )
     for run_id, key, slot in rows:
         await db.fetch(

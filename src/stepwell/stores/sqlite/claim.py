@@ -23,18 +23,25 @@ from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
 
 _LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
 
-# Queued runs that whoever has a slot of their limit waits for, by way of others maybe. None of
-# them would ever be called up, so they share that slot: most descendants do so from their start,
-# but not those that a retry or a fork found at work. SQLite joins in the order of a CROSS JOIN.
-_STARVED = f"""WITH RECURSIVE {QUEUES}, awaited (key, slot, id) AS (
-       SELECT l.limit_key, l.slot, w.child_run_id
-       FROM queues q CROSS JOIN limits l CROSS JOIN waits w
+# Queued runs that whoever has a slot of their limit waits for, or is a child of, by way of others
+# maybe. None of them might ever be called up, so they share that slot: runs of one tree do so from
+# their start, but not those that a retry or a fork found at work. SQLite joins in the order of a
+# CROSS JOIN.
+_STARVED = f"""WITH RECURSIVE {QUEUES}, holders (key, slot, id) AS MATERIALIZED (
+       SELECT l.limit_key, l.slot, l.run_id FROM queues q CROSS JOIN limits l
        WHERE l.limit_key = q.key AND l.admitted = 1 AND l.capacity IS NOT NULL
-         AND w.run_id = l.run_id AND w.child_run_id IS NOT NULL AND w.ended_at IS NULL
+   ), awaited (key, slot, id) AS (
+       SELECT key, slot, id FROM holders
        UNION
        SELECT a.key, a.slot, w.child_run_id FROM awaited a CROSS JOIN waits w
-       WHERE w.run_id = a.id AND w.child_run_id IS NOT NULL AND w.ended_at IS NULL)
-   SELECT r.id, a.key, a.slot FROM awaited a CROSS JOIN runs r
+       WHERE w.run_id = a.id AND w.child_run_id IS NOT NULL AND w.ended_at IS NULL
+   ), parents (key, slot, id) AS (
+       SELECT key, slot, id FROM holders
+       UNION
+       SELECT p.key, p.slot, r.parent_run_id FROM parents p CROSS JOIN runs r
+       WHERE r.id = p.id AND r.parent_run_id IS NOT NULL)
+   SELECT r.id, a.key, a.slot
+   FROM (SELECT * FROM awaited UNION SELECT * FROM parents) a CROSS JOIN runs r
    WHERE r.id = a.id AND r.blocked_on = a.key AND r.due_at IS NULL LIMIT ?"""
 
 
@@ -313,11 +320,19 @@ def _take_over(db: apsw.Connection, now: int, done: Committed) -> bool:
                                  AND status = 'running' ORDER BY seq LIMIT 1) FROM json_each(?)""",
             pack([verdict.run_id for verdict in verdicts if verdict.looping]),
         )
-        finish(
-            db,
-            [Ending(row[0], "failed", None, crash_loop_error(row[1]), now) for row in looping],
-            done,
-        )
+        for run_id, key in looping:
+            error = crash_loop_error(key)
+            # The step that did it has failed; else it would be given up with all that was open.
+            run(
+                db,
+                """UPDATE steps SET status = 'failed', error = ?, completed_at = ?
+                   WHERE run_id = ? AND key = ?""",
+                error,
+                now,
+                run_id,
+                key,
+            )
+            finish(db, [Ending(run_id, "failed", None, error, now)], done)
     return all_of_them
 
 

@@ -6,8 +6,16 @@ import apsw
 
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.names import no_such_run
-from stepwell.kernel.states import ENDED, REPLAYED, quoted
-from stepwell.stores.rules import AWAITED_CHILD, INTERRUPTED, STATUS_IN_FORK, USABLE
+from stepwell.kernel.states import REPLAYED, quoted
+from stepwell.stores.rules import (
+    AWAITED_CHILD,
+    INTERRUPTED,
+    STATUS_IN_FORK,
+    TIMED_BY_PARENT,
+    USABLE,
+    child_of,
+    dead_child,
+)
 from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
@@ -107,12 +115,8 @@ def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed) -> Non
             wake_queued(db, own[0], change.created_at, done)
 
 
-# Entries of start_child whose child did not complete, and whose result the program never got.
-_DEAD_CHILD = f"""(s.kind = 'child' AND s.status = 'completed' AND EXISTS (
-        SELECT 1 FROM runs c WHERE c.id = substr(s.output, 2, length(s.output) - 2)
-           AND c.parent_run_id IS NOT NULL AND c.status IN ({quoted(ENDED - {"completed"})}))
-    AND NOT EXISTS (SELECT 1 FROM steps t WHERE t.run_id = ?2 AND t.key = s.key || '.result'
-                    AND t.key IS NOT ?3 AND t.status IN ({quoted(REPLAYED)})))"""
+_CHILD = child_of("c.trigger ->> 'step'")
+_DEAD_CHILD = dead_child("?2", "?3")
 
 
 def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
@@ -122,7 +126,8 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
     if change.fork_for_retry:
         # A retry keeps all that was done, and drops the failure that ended the run.
         condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED}
-                    OR {AWAITED_CHILD}) AND s.key IS NOT ?3 AND NOT {_DEAD_CHILD})
+                    OR {AWAITED_CHILD} OR {_CHILD} IS NOT NULL)
+                AND s.key IS NOT ?3 AND NOT {_DEAD_CHILD})
             OR (s.status = 'failed' AND s.position < coalesce(
                 (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
     else:
@@ -132,13 +137,21 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
     run(
         db,
         f"""INSERT INTO steps SELECT ?1, s.key, s.seq, s.position, s.kind, {STATUS_IN_FORK},
-                s.attempts, s.output, s.error, s.started_at, s.completed_at
+                s.attempts, coalesce(s.output, '"' || {_CHILD} || '"'), s.error, s.started_at,
+                s.completed_at
             FROM steps s WHERE s.run_id = ?2 AND ({condition})""",
         change.id,
         change.forked_from,
         change.fork_from_step,
     )
     if change.fork_for_retry:  # it finds its children again, and they are kept while it lives
+        run(
+            db,
+            f"""UPDATE runs SET deadline_at = ?1, expires_at = ?1
+                WHERE parent_run_id = ?2 AND {USABLE} AND {TIMED_BY_PARENT}""",
+            change.deadline_at,
+            change.forked_from,
+        )
         run(
             db,
             f"UPDATE runs SET parent_run_id = ? WHERE parent_run_id = ? AND {USABLE}",

@@ -75,6 +75,29 @@ async def a_queued_run_shares_the_slot_of_whoever_waits_for_it(store: Store) -> 
 
 
 @check
+async def a_retry_shares_the_slot_that_a_child_of_its_has_kept(store: Store) -> None:
+    await enlist(store, "w1")
+    limits = [("definition:down", 1)]
+    await commit(store, start(store, "down", limits=limits))
+    _, down = await claim_one(store, "w1")
+    await commit(store, start(store, "between", parent_run_id="down", held=down))
+    _, between = await claim_one(store, "w1")
+    await commit(store, start(store, "below", parent_run_id="between", held=between, limits=limits))
+    _, below = await claim_one(store, "w1")
+    await commit(store, EndRun(down, "failed", None, None, store.clock.now()))
+    # What is below may go on only when the retry does: by an event of its, say.
+    again = start(store, "again", limits=limits, forked_from="down", fork_for_retry=True)
+    await commit(store, start(store, "beside", limits=limits), again)
+    known = ["between", "below"]
+    assert (await claim(store, "w1", known=known)).runs == []
+    await claim(store, "w1", limit=0, known=known, sweep=True)
+    assert [run.id for run in (await claim(store, "w1", known=known)).runs] == ["again"]
+    known.append("again")
+    await commit(store, EndRun(below, "completed", "1", None, store.clock.now()))
+    assert (await claim(store, "w1", known=known)).runs == []
+
+
+@check
 async def a_slot_is_not_passed_on_by_whoever_outlives_its_run(store: Store) -> None:
     await enlist(store, "w1")
     limits = [("definition:down", 1)]

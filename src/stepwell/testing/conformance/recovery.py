@@ -96,7 +96,8 @@ async def a_run_that_takes_its_workers_down_without_progress_fails(store: Store)
         claimed = await _sweep(store, f"w{crashes}")
         assert [(run.id, run.attempt) for run in claimed.runs] == [("r1", crashes + 1)]
         held = Held("r1", f"w{crashes}", claimed.runs[0].fence)
-        await commit(store, record(store, held, "deadly", None, status="running"))
+        beside = record(store, held, "beside", None, status="running", seq=2)
+        await commit(store, record(store, held, "deadly", None, status="running"), beside)
         await store.retire([f"w{crashes}"])
         await enlist(store, f"w{crashes + 1}")
     assert (await _sweep(store, f"w{CRASH_LIMIT}")).runs == []
@@ -104,7 +105,11 @@ async def a_run_that_takes_its_workers_down_without_progress_fails(store: Store)
     assert found is not None
     assert found.error is not None
     assert (found.status, found.error.type, found.error.step) == ("failed", "crash_loop", "deadly")
-    assert [step.status for step in await store.steps("r1")] == ["skipped"]
+    deadly, beside_it = await store.steps("r1")
+    assert (deadly.status, deadly.error, deadly.completed_at is not None) == (
+        "failed", found.error, True,
+    )  # fmt: skip
+    assert beside_it.status == "skipped"
 
 
 @check

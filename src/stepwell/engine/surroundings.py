@@ -1,0 +1,37 @@
+"""What the code at hand belongs to: which step, and where in the program. asyncio carries it on.
+
+Whatever a task or a callback begins inherits the context variables of whoever happened to be
+at work then. So all that is begun for nobody in particular, and every program, is begun in
+surroundings of its own.
+"""
+
+from __future__ import annotations
+
+import contextvars
+
+import msgspec
+
+
+class StepIdentity(msgspec.Struct, frozen=True, gc=False):
+    """Which step, and which attempt of it, the code at hand belongs to."""
+
+    run_id: str
+    key: str
+    attempt: int
+    idempotency_key: str
+
+
+current_step: contextvars.ContextVar[StepIdentity | None] = contextvars.ContextVar(
+    "stepwell_step", default=None
+)
+
+# The last operation this branch of the program came back from; it names readings of the clock.
+anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
+
+
+def nobodys() -> contextvars.Context:
+    """The context variables that are set here, but as part of no step and of no program."""
+    context = contextvars.copy_context()
+    context.run(current_step.set, None)
+    context.run(anchor.set, "")
+    return context
