@@ -106,7 +106,9 @@ class Interpreter:
         if node.type == "condition":
             return holds(node.conditions["expression"], scope)
         if node.type == "return":
-            raise _Returned(resolve(node.config, scope).get("value"))
+            value = resolve(node.config, scope).get("value")
+            self.context.remark(key, "completed", value)
+            raise _Returned(value)
         kind = self._kinds.get(node.type)
         if kind is not None and kind.acts:
             return await self._step(node, kind, key, scope)
