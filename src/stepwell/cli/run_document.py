@@ -35,7 +35,7 @@ def run_document(run: Run, plan: Plan, journal: list[Step]) -> dict[str, Any]:
 def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, Any]]:
     """All nodes as far as the run came, and those that it did not come to."""
     shown: dict[str, dict[str, Any]] = {}
-    reached: set[str] = set()
+    nodes: dict[str, str] = {}
     # Parts of nodes that have several: when the first began, and what is under way of them.
     began: dict[str, Any] = {}
     under_way: dict[str, Step] = {}
@@ -43,7 +43,7 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
         key, node, part = _place(step.key, plan)
         if node is None:
             continue
-        reached.add(node.id)
+        nodes[key] = node.id
         if part is None:
             shown[key] = _step(key, step)
         else:
@@ -64,8 +64,9 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
     entered = _entered([key for key in began if key not in shown], plan)
     ended = run.status in ENDED
     skipped = {each["id"]: each["reason"] for each in shown.values() if each["reason"]}
+    listed = {nodes[key] for key in shown}
     for node, around in _all_nodes(plan):
-        if node.id in reached:
+        if node.id in listed:
             continue
         reason = next((skipped[each] for each in around if each in skipped), None)
         status = "skipped" if ended else "running" if node.id in entered else "pending"
@@ -85,7 +86,7 @@ def _around(key: str) -> list[str]:
 
 def _entered(keys: list[str], plan: Plan) -> dict[str, str]:
     """Nodes, with their keys, of which nothing is known but what is inside of them."""
-    found = {}
+    found: dict[str, str] = {}
     for key in keys:
         _, node, part = _place(key, plan)
         if node is not None and part is None:

@@ -311,6 +311,9 @@ class _Level:
             else:
                 output = await self._interpreter.execute(node, key, self._scope)
         except StepwellError as error:
+            if isinstance(error, RunDenied):  # as the run's, the error would not say of which node
+                context = self._interpreter.context
+                context.remark(key, "failed", None, described(error, key))
             if isinstance(error, _OF_THE_RUN):
                 raise
             self._fail(node_id, error)
