@@ -148,3 +148,26 @@ def test_branches_items_and_rounds_of_a_killed_run_happen_once(cli: Cli) -> None
     assert Counter(log(cli)) == wanted + Counter(["each-3"])
     for step in found["steps"]:
         assert (step["status"], step["attempts"]) == ("completed", 1), step
+
+
+def test_an_interrupted_run_says_how_it_goes_on(lite: Cli) -> None:
+    text = """
+        name: long
+        nodes:
+          - {id: a, type: shell, config: {command: "echo a >> log"}}
+          - {id: b, type: shell, config: {command: "test -e open || cat door"}}
+        edges: [{source: a, target: b}]
+    """
+    os.mkfifo(lite.folder / "door")
+    with lite.started("run", written(lite, text)) as process:
+        assert process.stderr is not None
+        started, first = process.stderr.readline(), process.stderr.readline()
+        assert "✓ a" in first
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
+    run_id = started.split()[1]
+    assert process.returncode == 130
+    assert f"`stepwell resume {run_id}` lets the run go on" in said
+    (lite.folder / "open").touch()
+    assert document(lite, "resume", run_id)["status"] == "completed"
+    assert log(lite) == ["a"]

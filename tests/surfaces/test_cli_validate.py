@@ -53,11 +53,13 @@ def test_all_problems_come_at_once_each_with_its_place_and_a_hint(lite: Cli) -> 
     assert places >= {
         (2, "timezone", "unknown_timezone"),
         (4, "nodes[0].config.shell", "unknown_field"),
-        (7, "nodes[1].config.url", "unknown_step"),
+        (7, "nodes[1].config.url", "unknown_reference"),
         (8, "nodes[2].id", "duplicate_id"),
         (8, "nodes[2].when", "bad_condition"),
         (12, "edges[0].target", "dangling_edge"),
     }
+    lines = [each["line"] for each in found["problems"]]
+    assert lines == sorted(lines)
     assert [each["code"] for each in found["problems"]].count("cycle") == 1
     hints = {each["path"]: each["hint"] for each in found["problems"]}
     assert hints["timezone"] == "Did you mean 'Europe/Berlin'?"

@@ -47,10 +47,11 @@ def load(path: str) -> Document:
     problems = Problems()
     imported = _imported(path, problems)
     found = None if imported is None else checked(imported.document, node_types(), problems)
+    listed = located(problems.found, {} if imported is None else imported.lines)
     return Document(
         data=None if imported is None else imported.document,
         found=found,
-        problems=located(problems.found, {} if imported is None else imported.lines),
+        problems=sorted(listed, key=lambda each: each.line or 0),
         losses=[] if imported is None else imported.losses,
         dialect=OWN if imported is None else imported.dialect,
         ok=problems.ok,

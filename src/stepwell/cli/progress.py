@@ -72,6 +72,9 @@ async def follow(stepwell: Stepwell, run_id: str, plan: Plan) -> dict[str, Any]:
             if run.status == "waiting" and _needs_people(journal):
                 return await _stopped(stepwell, run, plan, journal)
             pause = max(LOOK_SECONDS, LOOK_SECONDS_PER_STEP * len(journal))
+    except asyncio.CancelledError:
+        click.echo(f"Interrupted; `stepwell resume {run_id}` lets the run go on.", err=True)
+        raise
     finally:
         ending.cancel()
 
