@@ -73,7 +73,8 @@ EXAMPLES = {
 
 def test_every_example_has_a_test() -> None:
     names = {path.stem for path in (REPOSITORY / "examples").glob("*.py")}
-    assert names - {"__init__"} == set(EXAMPLES)
+    # Of scoring.py the definition mixed-python.yaml makes use.
+    assert names - {"__init__", "scoring"} == set(EXAMPLES)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)

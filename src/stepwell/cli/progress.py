@@ -12,7 +12,8 @@ from stepwell.cli.output import brief, took
 from stepwell.cli.run_document import node_steps, run_document
 from stepwell.errors import RunEndedBadly
 from stepwell.graph.plan import Plan
-from stepwell.kernel.run import Run, Step
+from stepwell.kernel.clock import moment
+from stepwell.kernel.run import Explanation, Run, Step
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -30,6 +31,7 @@ class Progress:
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
         self._said: dict[str, str] = {}
+        self._why = ""
 
     def show(self, run: Run, journal: list[Step]) -> None:
         for each in node_steps(run, self._plan, journal):
@@ -37,6 +39,12 @@ class Progress:
             if status in _SIGNS and self._said.get(each["id"]) != status and each["started_at"]:
                 self._said[each["id"]] = status
                 click.echo(f"  {_SIGNS[status]} {each['id']}{_detail(each)}", err=True)
+
+    def say_why(self, explanation: Explanation) -> None:
+        """Say once why a run has not begun: it may take a while."""
+        if explanation.code == "slot" and self._why != explanation.message:
+            self._why = explanation.message
+            click.echo(f"  … {explanation.message}", err=True)
 
 
 def _detail(step: dict[str, Any]) -> str:
@@ -57,11 +65,16 @@ async def follow(stepwell: Stepwell, run_id: str, plan: Plan) -> dict[str, Any]:
             await asyncio.wait([ending], timeout=pause)
             run, journal = await stepwell.get_run(run_id), await stepwell.steps(run_id)
             progress.show(run, journal)
+            if run.status == "pending":
+                progress.say_why(await stepwell.explain(run_id))
             if run.ended:
                 return run_document(run, plan, journal)
             if run.status == "waiting" and _needs_people(journal):
                 return await _stopped(stepwell, run, plan, journal)
             pause = max(LOOK_SECONDS, LOOK_SECONDS_PER_STEP * len(journal))
+    except asyncio.CancelledError:
+        click.echo(f"Interrupted; `stepwell resume {run_id}` lets the run go on.", err=True)
+        raise
     finally:
         ending.cancel()
 
@@ -85,10 +98,10 @@ async def _stopped(stepwell: Stepwell, run: Run, plan: Plan, journal: list[Step]
         token = await stepwell.gates.token(gate.id)
         gates.append(
             {
-                "id": gate.id, "step": gate.key.partition("[")[0], "prompt": gate.prompt,
+                "id": gate.id, "step": gate.key.rpartition("[")[0], "prompt": gate.prompt,
                 "subject": gate.subject, "subject_hash": gate.subject_hash, "token": token,
                 "approvers": gate.approvers, "required": gate.required,
-                "deadline_at": gate.deadline_at,
+                "deadline_at": None if gate.deadline_at is None else moment(gate.deadline_at),
             }
         )  # fmt: skip
         click.echo(f"Waiting for a decision: {gate.prompt}", err=True)

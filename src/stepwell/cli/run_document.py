@@ -35,7 +35,7 @@ def run_document(run: Run, plan: Plan, journal: list[Step]) -> dict[str, Any]:
 def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, Any]]:
     """All nodes as far as the run came, and those that it did not come to."""
     shown: dict[str, dict[str, Any]] = {}
-    reached: set[str] = set()
+    nodes: dict[str, str] = {}
     # Parts of nodes that have several: when the first began, and what is under way of them.
     began: dict[str, Any] = {}
     under_way: dict[str, Step] = {}
@@ -43,7 +43,7 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
         key, node, part = _place(step.key, plan)
         if node is None:
             continue
-        reached.add(node.id)
+        nodes[key] = node.id
         if part is None:
             shown[key] = _step(key, step)
         else:
@@ -53,23 +53,45 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
     for key, step in under_way.items():
         if key not in shown:
             shown[key] = _step(key, step) | {"output": None}
+    for key, each in shown.items():
+        began.setdefault(key, each["started_at"])
+        for outer in _around(key):  # has begun when the first thing inside of it did
+            began[outer] = min(began.get(outer, began[key]), began[key])
     for key, started_at in began.items():
         if key in shown:
             shown[key]["started_at"] = started_at
     yield from shown.values()
+    entered = _entered([key for key in began if key not in shown], plan)
     ended = run.status in ENDED
     skipped = {each["id"]: each["reason"] for each in shown.values() if each["reason"]}
+    listed = {nodes[key] for key in shown}
     for node, around in _all_nodes(plan):
-        if node.id in reached:
+        if node.id in listed:
             continue
         reason = next((skipped[each] for each in around if each in skipped), None)
-        status = "skipped" if ended else "pending"
+        status = "skipped" if ended else "running" if node.id in entered else "pending"
         yield {
             "id": node.id,
             "status": status,
             "reason": reason or _UNREACHED[run.status] if ended else None,
-            "attempts": 0, "output": None, "error": None, "started_at": None, "ended_at": None,
+            "attempts": 0, "output": None, "error": None,
+            "started_at": began.get(entered.get(node.id, "")), "ended_at": None,
         }  # fmt: skip
+
+
+def _around(key: str) -> list[str]:
+    """The keys that something is inside of: `poll`, `poll[2]`, … for `poll[2].body.check`."""
+    return [key[:end] for end, sign in enumerate(key) if sign in "[."]
+
+
+def _entered(keys: list[str], plan: Plan) -> dict[str, str]:
+    """Nodes, with their keys, of which nothing is known but what is inside of them."""
+    found: dict[str, str] = {}
+    for key in keys:
+        _, node, part = _place(key, plan)
+        if node is not None and part is None:
+            found.setdefault(node.id, key)
+    return found
 
 
 def _step(key: str, step: Step) -> dict[str, Any]:

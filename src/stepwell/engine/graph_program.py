@@ -106,7 +106,9 @@ class Interpreter:
         if node.type == "condition":
             return holds(node.conditions["expression"], scope)
         if node.type == "return":
-            raise _Returned(resolve(node.config, scope).get("value"))
+            value = resolve(node.config, scope).get("value")
+            self.context.remark(key, "completed", value)
+            raise _Returned(value)
         kind = self._kinds.get(node.type)
         if kind is not None and kind.acts:
             return await self._step(node, kind, key, scope)
@@ -309,6 +311,9 @@ class _Level:
             else:
                 output = await self._interpreter.execute(node, key, self._scope)
         except StepwellError as error:
+            if isinstance(error, RunDenied):  # as the run's, the error would not say of which node
+                context = self._interpreter.context
+                context.remark(key, "failed", None, described(error, key))
             if isinstance(error, _OF_THE_RUN):
                 raise
             self._fail(node_id, error)

@@ -79,6 +79,7 @@ def checked(
             )  # fmt: skip
         plan = check(definition, types.by_name, problems)
     found = [_with_line(each, imported.lines) for each in problems.found]
+    found.sort(key=lambda each: each.line or 0)
     return Checked(
         imported.document, definition, plan if problems.ok else None, found, problems.ok,
         imported.dialect, imported.losses,

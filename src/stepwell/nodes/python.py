@@ -42,7 +42,8 @@ def _found(name: str, functions: Mapping[str, Callable[..., Any]]) -> Callable[.
     there = f"It has {', '.join(sorted(functions))}" if functions else "It has none"
     raise FunctionUnknown(
         f"This worker has no Python function {name!r}. {there}. Functions are registered with "
-        "Stepwell(functions=[…]), or in the module that `stepwell worker MODULE` names."
+        "Stepwell(functions=[…]), or in the module that `stepwell worker MODULE` or "
+        "`stepwell run --with MODULE` names."
     )
 
 

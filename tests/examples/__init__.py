@@ -1,0 +1,1 @@
+"""The definitions in `examples/`, by the commands that their README gives."""

@@ -1,0 +1,149 @@
+"""`stepwell validate` and `stepwell import`: what they print, and how they exit."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+import yaml
+
+from tests.surfaces.graphs import document, refused, written
+from tests.surfaces.support import Cli
+
+GOOD = "name: good\nnodes: [{id: a, type: shell, config: {command: ls}}]\n"
+BAD = """\
+name: bad
+timezone: Europe/Berlinn
+nodes:
+  - {id: a, type: shell, config: {command: ls, shell: zsh}}
+  - id: b
+    type: http
+    config: {url: "@aa.stdout"}
+  - {id: b, type: transform, config: {value: 1}, when: "steps.a.output.exit_code =="}
+  - {id: c, type: transform, config: {value: "@d"}}
+  - {id: d, type: transform, config: {value: "@c"}}
+edges:
+  - {source: a, target: z}
+"""
+STEPS = {
+    "name": "Release", "version": "1.0.0", "mood": "glad",
+    "steps": [
+        {"type": "bash", "command": "echo it's {{variables.tag}}\nand more", "color": "red"},
+        {"type": "conditional", "condition": {"strange": True}, "then": []},
+    ],
+}  # fmt: skip
+
+
+def test_a_valid_definition_exits_0(lite: Cli) -> None:
+    written(lite, GOOD)
+    assert document(lite, "validate", "flow.yaml", "--json") == {"ok": True, "problems": []}
+    done = lite.process("validate", "flow.yaml")
+    assert (done.exit_code, done.stdout) == (0, "flow.yaml: ok, 0 errors, 0 warnings.\n")
+    assert lite.process("validate", "-", stdin=GOOD).exit_code == 0
+
+
+def test_all_problems_come_at_once_each_with_its_place_and_a_hint(lite: Cli) -> None:
+    written(lite, BAD)
+    found = document(lite, "validate", "flow.yaml", "--json", exit_code=10)
+    assert list(found) == ["ok", "problems"]
+    assert found["ok"] is False
+    for problem in found["problems"]:
+        assert set(problem) == {"path", "code", "message", "hint", "severity", "line"}
+    places = {(each["line"], each["path"], each["code"]) for each in found["problems"]}
+    assert places >= {
+        (2, "timezone", "unknown_timezone"),
+        (4, "nodes[0].config.shell", "unknown_field"),
+        (7, "nodes[1].config.url", "unknown_reference"),
+        (8, "nodes[2].id", "duplicate_id"),
+        (8, "nodes[2].when", "bad_condition"),
+        (12, "edges[0].target", "dangling_edge"),
+    }
+    lines = [each["line"] for each in found["problems"]]
+    assert lines == sorted(lines)
+    assert [each["code"] for each in found["problems"]].count("cycle") == 1
+    hints = {each["path"]: each["hint"] for each in found["problems"]}
+    assert hints["timezone"] == "Did you mean 'Europe/Berlin'?"
+    assert hints["nodes[1].config.url"] == "Did you mean 'a'?"
+    said = lite.process("validate", "flow.yaml")
+    assert said.exit_code == 10
+    assert "error: line 2: timezone: There is no time zone" in said.stdout
+    assert "    Did you mean 'Europe/Berlin'?" in said.stdout
+    assert said.stdout.splitlines()[-1].startswith("flow.yaml: not ok, ")
+
+
+def test_warnings_are_no_errors(lite: Cli) -> None:
+    text = """\
+        name: doubtful
+        nodes:
+          - {id: notes, type: transform, config: {value: "ask @note about it"}}
+    """
+    found = document(lite, "validate", written(lite, text), "--json")
+    assert found["ok"] is True
+    assert [each["severity"] for each in found["problems"]] == ["warning"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("name: [", "line"),
+        ("", "not_a_definition"),
+        ("- 1\n", "not_a_definition"),
+        ("name: x\nname: y\nnodes: []", "stands twice"),
+        ('formula = "x"\nformula = "y"\n', "unreadable"),
+    ],
+)
+def test_what_is_no_definition_exits_10(lite: Cli, text: str, said: str) -> None:
+    (lite.folder / "flow.yaml").write_text(text, "utf-8")
+    done = lite.process("validate", "flow.yaml")
+    assert done.exit_code == 10
+    assert said in done.stdout
+    assert document(lite, "validate", "flow.yaml", "--json", exit_code=10)["ok"] is False
+
+
+def test_a_file_that_cannot_be_read_exits_10(lite: Cli) -> None:
+    for command in ("validate", "import"):
+        assert "none.yaml cannot be read" in refused(lite.process(command, "none.yaml"))
+        error = document(lite, command, "none.yaml", "--json", exit_code=10)["error"]
+        assert "none.yaml" in error["message"]
+        assert lite.process(command, "--deep", "none.yaml").exit_code == 20
+
+
+def test_an_import_prints_yaml_and_says_what_was_lost_apart(lite: Cli) -> None:
+    written(lite, json.dumps(STEPS), "flow.json")
+    done = lite.process("import", "flow.json")
+    assert done.exit_code == 0
+    made = yaml.safe_load(done.stdout)
+    assert made["name"] == "release"
+    assert made["nodes"][0]["config"]["command"] == "echo it's {{input.tag}}\nand more"
+    lost = [line for line in done.stderr.splitlines() if line.startswith("lost: ")]
+    assert [line.split(": ")[1] for line in lost] == [
+        "mood", "version", "step_0.color", "step_1.condition",
+    ]  # fmt: skip
+    assert "flow.json: step list, 4 losses." in done.stderr
+    (lite.folder / "made.yaml").write_text(done.stdout, "utf-8")
+    assert lite.process("validate", "made.yaml").exit_code == 0
+
+
+def test_an_import_can_be_written_to_a_file_or_as_json(lite: Cli) -> None:
+    written(lite, json.dumps(STEPS), "flow.json")
+    done = lite.process("import", "flow.json", "-o", "made.yaml")
+    assert (done.exit_code, done.stdout) == (0, "")
+    made = yaml.safe_load((lite.folder / "made.yaml").read_text("utf-8"))
+    found = document(lite, "import", "flow.json", "--json")
+    assert list(found) == ["ok", "dialect", "document", "losses", "problems"]
+    assert (found["ok"], found["dialect"], found["document"]) == (True, "step list", made)
+    assert found["losses"][0] == {
+        "path": "mood", "message": "'mood' has no counterpart and was left out.",
+    }  # fmt: skip
+
+
+def test_what_nobody_knows_cannot_be_imported(lite: Cli) -> None:
+    assert "not_a_definition" in refused(lite.process("import", written(lite, "{}")))
+    found = document(lite, "import", "flow.yaml", "--json", exit_code=10)
+    assert found["problems"][0]["code"] == "not_a_definition"
+
+
+def test_a_definition_of_our_own_stays_what_it_is(lite: Cli) -> None:
+    done = lite.process("import", written(lite, GOOD))
+    assert yaml.safe_load(done.stdout) == yaml.safe_load(GOOD)
+    assert "own already" in done.stderr
