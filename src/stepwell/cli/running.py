@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import getpass
 import logging
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -16,10 +17,11 @@ from stepwell.cli.output import emit
 from stepwell.cli.progress import follow, say_end
 from stepwell.cli.session import stepwell_at
 from stepwell.cli.targets import Targets, load_targets
-from stepwell.errors import GateNotFound, InvalidInput
+from stepwell.errors import FunctionUnknown, GateNotFound, InvalidInput
 from stepwell.graph.documents import valid
 from stepwell.graph.plan import Plan
 from stepwell.graph.refs import Composed, Constant
+from stepwell.sdk.function import functions_by_name
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -66,13 +68,16 @@ def run(
     if auto_advance:
         trigger["auto_advance"] = True
 
-    async def work(stepwell: Stepwell) -> dict[str, Any]:
+    loaded = load_targets(targets)
+    _check_functions(plan, loaded)
+
+    async def begin(stepwell: Stepwell) -> tuple[str, Plan]:
         await _publish_siblings(stepwell, file, plan)
         started = await stepwell.start_document(document.document, input, trigger=trigger)
         click.echo(f"Run {started.id} of {definition.name} started.", err=True)
-        return await follow(stepwell, started.id, plan)
+        return started.id, plan
 
-    return _finish(store, load_targets(targets), work)
+    return _finish(store, loaded, begin)
 
 
 @click.command()
@@ -101,22 +106,26 @@ def resume(
     if decision is None and (token or gate_id or note or by):
         raise click.UsageError("--gate, --token, --note and --by belong to a --decision.")
 
-    async def work(stepwell: Stepwell) -> dict[str, Any]:
+    loaded = load_targets(targets)
+
+    async def begin(stepwell: Stepwell) -> tuple[str, Plan]:
         run = await stepwell.get_run(run_id)
         if run.revision is None:
             raise InvalidInput(
                 f"Run {run_id} is of Python code; a worker that has it lets it go on."
             )
+        plan = await stepwell.plan_of(run)
+        if not run.ended:
+            _check_functions(plan, loaded)
         if decision is not None:
             gate = gate_id or await _only_gate(stepwell, run_id)
             await stepwell.gates.decide(
                 gate, decision, by=by or getpass.getuser(), note=note, token=token,
                 roles=("owner", "admin"),
             )  # fmt: skip
-        plan = await stepwell.plan_of(run)
-        return await follow(stepwell, run_id, plan)
+        return run_id, plan
 
-    return _finish(store, load_targets(targets), work)
+    return _finish(store, loaded, begin)
 
 
 async def _only_gate(stepwell: Stepwell, run_id: str) -> str:
@@ -129,16 +138,19 @@ async def _only_gate(stepwell: Stepwell, run_id: str) -> str:
     return gates[0].id
 
 
-def _finish(store: str | None, targets: Targets, work: Any) -> int:
-    """Execute with a worker of our own, and print what came of it."""
+def _finish(
+    store: str | None, targets: Targets,
+    begin: Callable[[Stepwell], Awaitable[tuple[str, Plan]]],
+) -> int:  # fmt: skip
+    """Execute a run with a worker of our own, and print what came of it."""
     # What goes wrong in a step is part of the progress.
     logging.getLogger("stepwell").setLevel(logging.ERROR)
 
     async def session() -> dict[str, Any]:
-        stepwell = stepwell_at(store, targets.workflows, targets.functions)
-        async with stepwell, stepwell.worker():
-            document: dict[str, Any] = await work(stepwell)
-            return document
+        async with stepwell_at(store, *targets) as stepwell:
+            run_id, plan = await begin(stepwell)
+            async with stepwell.worker():
+                return await follow(stepwell, run_id, plan)
 
     document = asyncio.run(session())
     say_end(document)
@@ -164,13 +176,29 @@ async def _publish_siblings(stepwell: Stepwell, file: str, plan: Plan) -> None:
 
 def _children(plan: Plan) -> list[str]:
     """The definitions that a plan runs, as far as they are written down."""
+    return _written(plan, "run", "definition")
+
+
+def _check_functions(plan: Plan, targets: Targets) -> None:
+    """Refuse a run whose nodes call functions that nobody here has: it would fail half-way."""
+    known = functions_by_name(targets.functions)
+    missing = sorted(set(_written(plan, "python", "function")) - known.keys())
+    if missing:
+        raise FunctionUnknown(
+            f"Its nodes call {', '.join(missing)}, which nobody has brought along. Name the module "
+            "of these functions: --with MODULE."
+        )
+
+
+def _written(plan: Plan, kind: str, field: str) -> list[str]:
+    """What a field says in all nodes of a type, where it is no reference."""
     found = []
     for node in plan.nodes.values():
         fields: Any = node.config.value if isinstance(node.config, Composed | Constant) else {}
-        name = fields.get("definition") if node.type == "run" else None
-        name = name.value if isinstance(name, Constant) else name
-        if isinstance(name, str):
-            found.append(name)
+        value = fields.get(field) if node.type == kind else None
+        value = value.value if isinstance(value, Constant) else value
+        if isinstance(value, str):
+            found.append(value)
         for inner in (*([node.body] if node.body else []), *(node.branches or {}).values()):
-            found += _children(inner)
+            found += _written(inner, kind, field)
     return found
