@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
+from stepwell.engine.asking import answer_of
 from stepwell.errors import StepwellError
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.codec import describe
@@ -38,11 +39,12 @@ class Vault:
             self._read_at is None or now - self._read_at >= FRESH_SECONDS * SECOND
         ):
             keyring = self._keyring
+            found = await answer_of(self._clock, lambda: self._records.secrets(self._workspace_id))
             self._secrets = {
                 each.name: keyring.open(
                     each.sealed, each.key_id, f"{self._workspace_id}/{each.name}"
                 )
-                for each in await self._records.secrets(self._workspace_id)
+                for each in found
             }
             self._read_at = now
             if not self._seen.issuperset(self._secrets.values()):

@@ -67,11 +67,14 @@ class Model:
                 self.shown[key] = shown
                 states[node_id] = state
                 scope.steps[node_id] = StepView(state.status, output)
-        failed = failures(plan, states)
-        if any(states[node_id].status == "failed" and fails_run(plan, node_id) for node_id in plan.order):  # fmt: skip
+        at_once = [
+            node_id
+            for node_id, state in states.items()
+            if state.status == "failed" and fails_run(plan, node_id)
+        ]
+        if at_once:
             self._loosen(prefix)
-            raise Failed
-        if failed:
+        if at_once or failures(plan, states):
             raise Failed
         assert plan.output is not None
         return resolve(plan.output, scope)
