@@ -118,7 +118,6 @@ def graph(nodes: list[Any], edges: Any = (), **fields: Any) -> Any:
 
     @workflow(name="graph")
     async def body(ctx: Any, input: Any) -> Any:
-        ctx.rest_in_branches()
         interpreter = Interpreter(ctx, KINDS, HOST, max_steps=definition.policy.max_steps)
         return await interpreter.run(plan, Scope({"input": input, "trigger": {}, "run": {}}))
 
@@ -353,6 +352,26 @@ async def test_a_graph_that_only_waits_leaves_memory(world: World, clock: Any) -
         async with flowing(clock, "10m"):
             await sw.signal(run.id, "one", 1)
             assert await run.result() == {"one": 1, "two": None}
+
+
+@pytest.mark.parametrize("depth", [1, 4, 9])
+async def test_a_graph_is_not_sent_away_while_a_result_is_on_its_way_up(
+    world: World, depth: int
+) -> None:
+    inner = node("wait", "event", config={"event": "go"})
+    for n in range(depth):
+        each = {"items": [1, 2], "concurrency": 2}
+        inner = node(f"both{n}", "parallel", timeout="1h",
+                     branches=[{"id": "one", "nodes": [inner]}])  # fmt: skip
+        if n == 0:
+            inner["for_each"] = each
+    async with world([graph([inner, node("after", value="done")],
+                            [edge(inner["id"], "after")])]) as sw, sw.worker():  # fmt: skip
+        run = await sw.start("graph", {})
+        await until(sw, run.id, "waiting")
+        await sw.signal(run.id, "go", 1)
+        await sw.signal(run.id, "go", 2)
+        assert await run.result() == "done"
 
 
 async def test_very_many_skips_in_a_row_are_no_trouble(world: World) -> None:

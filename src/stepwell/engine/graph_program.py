@@ -44,6 +44,9 @@ from stepwell.kernel.run import ErrorInfo
 # Nodes are tried once, unless they or the policy of their definition say otherwise.
 ONCE = Retry(attempts=1)
 DEFAULT_ITERATIONS = 100
+# Turns of the loop until a result has passed through one level: an item, its list, a timeout,
+# its branch and the level itself are tasks that wait for each other, three turns each.
+TURNS = 16
 # Errors that are not a node's own, but end its run.
 _OF_THE_RUN = (StepBudgetExceeded, JournalMismatch, ContextMisuse, RunDenied)
 
@@ -89,6 +92,7 @@ class Interpreter:
 
     async def run(self, plan: Plan, scope: Scope) -> Any:
         """The output of the graph; raises StepFailed if it has failed."""
+        self.context.rest_in_branches(TURNS * plan.depth)
         try:
             return await _Level(self, plan, scope, "").run()
         except _Returned as returned:

@@ -44,7 +44,6 @@ class GraphProgram:
         )
         retry = ONCE if policy.retry is None else policy_of(policy.retry)
         plan = revision.plan
-        ctx.rest_in_branches()
         interpreter = Interpreter(
             ctx, revision.kinds, self._host, max_steps=policy.max_steps, retry=retry
         )

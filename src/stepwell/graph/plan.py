@@ -54,3 +54,5 @@ class Plan(msgspec.Struct, frozen=True):
     # Nodes that lead to no other.
     terminal: tuple[str, ...]
     output: Template | None = None
+    # How many levels there are, this one included.
+    depth: int = 1
