@@ -360,17 +360,15 @@ async def test_a_graph_is_not_sent_away_while_a_result_is_on_its_way_up(
 ) -> None:
     inner = node("wait", "event", config={"event": "go"})
     for n in range(depth):
-        each = {"items": [1, 2], "concurrency": 2}
-        inner = node(f"both{n}", "parallel", timeout="1h",
-                     branches=[{"id": "one", "nodes": [inner]}])  # fmt: skip
-        if n == 0:
-            inner["for_each"] = each
-    async with world([graph([inner, node("after", value="done")],
-                            [edge(inner["id"], "after")])]) as sw, sw.worker():  # fmt: skip
+        beside = {"id": f"beside{n}", "nodes": [node(f"said{n}")]}
+        branches = [{"id": f"way{n}", "nodes": [inner]}, beside]
+        inner = node(f"both{n}", "parallel", branches=branches)
+    inner["timeout"] = "1h"
+    nodes, edges = [inner, node("after", value="done")], [edge(inner["id"], "after")]
+    async with world([graph(nodes, edges)]) as sw, sw.worker():
         run = await sw.start("graph", {})
         await until(sw, run.id, "waiting")
         await sw.signal(run.id, "go", 1)
-        await sw.signal(run.id, "go", 2)
         assert await run.result() == "done"
 
 
