@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import RunFailed, workflow
+from stepwell import RunFailed, Stepwell, workflow
 from stepwell.engine.graph_program import Interpreter
 from stepwell.engine.node_call import NodeCall
 from stepwell.errors import NonRetryable
@@ -17,6 +17,8 @@ from stepwell.graph.parse import parse
 from stepwell.graph.problems import Problems
 from stepwell.graph.scope import Scope
 from stepwell.kernel.masking import Masking
+from stepwell.stores.sqlite import SqliteStore
+from stepwell.testing.clock import FakeClock
 from stepwell.testing.crash import vanish
 from tests.conftest import World
 from tests.engine.support import eventually, flowing, until
@@ -356,7 +358,7 @@ async def test_a_graph_that_only_waits_leaves_memory(world: World, clock: Any) -
 
 @pytest.mark.parametrize("depth", [1, 4, 9])
 async def test_a_graph_is_not_sent_away_while_a_result_is_on_its_way_up(
-    world: World, depth: int
+    clock: FakeClock, depth: int
 ) -> None:
     inner = node("wait", "event", config={"event": "go"})
     for n in range(depth):
@@ -365,7 +367,8 @@ async def test_a_graph_is_not_sent_away_while_a_result_is_on_its_way_up(
         inner = node(f"both{n}", "parallel", branches=branches)
     inner["timeout"] = "1h"
     nodes, edges = [inner, node("after", value="done")], [edge(inner["id"], "after")]
-    async with world([graph(nodes, edges)]) as sw, sw.worker():
+    at_once = SqliteStore(":memory:", clock, inline=True)  # parks before anyone can look up
+    async with Stepwell(workflows=[graph(nodes, edges)], store=at_once) as sw, sw.worker():
         run = await sw.start("graph", {})
         await until(sw, run.id, "waiting")
         await sw.signal(run.id, "go", 1)
