@@ -113,7 +113,11 @@ class Interpreter:
             raise _Returned(resolve(node.config, scope).get("value"))
         kind = self._kinds.get(node.type)
         if kind is not None and kind.acts:
-            return await self._step(node, kind, key, scope)
+            call = NodeCall(self.context, node, key, scope, self._host)
+            limit = kind.timeout if node.timeout is None else node.timeout
+            return await self.context.step(
+                key, self._act, kind, call, retry=self._retry_of(node), timeout=limit
+            )
         work = self._durably(node, kind, key, scope)
         if node.timeout is None:
             return await work
@@ -122,18 +126,11 @@ class Interpreter:
             return output
         raise StepTimedOut(f"{key!r} took longer than {node.timeout:g} s.", step=key)
 
-    async def _step(self, node: PlanNode, kind: Executable, key: str, scope: Scope) -> Any:
-        """Execute a node that acts, as one step."""
-        call = NodeCall(self.context, node, key, scope, self._host)
-        limit = kind.timeout if node.timeout is None else node.timeout
-        return await self.context.step(
-            key, self._act, kind, call, retry=self._retry_of(node), timeout=limit
-        )
-
     async def _act(self, kind: Executable, call: NodeCall) -> Any:
         """What a step of a graph does: secrets go in here, and do not come out."""
         vault = self._host.vault
-        call.reveal(await vault.secrets())
+        if secrets := await vault.secrets():
+            call.reveal(secrets)
         try:
             output = await kind.act(call)
         except Exception as error:
@@ -244,10 +241,7 @@ class _Level:
         self._scope = scope
         self._prefix = prefix
         self._states: dict[str, State] = {}
-        self._unended = {
-            node_id: len({edge.source for edge in node.incoming})
-            for node_id, node in plan.nodes.items()
-        }
+        self._unended = {node_id: node.sources for node_id, node in plan.nodes.items()}
         # Nodes whose sources have ended, before and after it is known whether they run.
         self._undecided: deque[str] = deque()
         self._ready: deque[str] = deque()

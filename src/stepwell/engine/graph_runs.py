@@ -39,7 +39,12 @@ class GraphProgram:
         revision = await answer_of(self._host.clock, partial(self._revision, claimed))
         policy = revision.definition.policy
         scope = Scope(
-            {"input": input, "trigger": _trigger(claimed), "run": _facts(claimed)},
+            {
+                "input": input,
+                "trigger": _trigger(claimed),
+                "run": _facts(claimed),
+                "secrets": {},  # steps see them
+            },
             lenient=revision.definition.lenient,
         )
         retry = ONCE if policy.retry is None else policy_of(policy.retry)

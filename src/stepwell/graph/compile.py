@@ -106,6 +106,7 @@ class Compiler:
                 ),
                 targets=tuple(targets[node_id]),
                 tolerated=node_id in tolerated,
+                sources=len({edge.source for edge in incoming[node_id]}),
             )
             for node_id, node in nodes.items()
         }

@@ -43,6 +43,8 @@ class PlanNode(msgspec.Struct, frozen=True):
     conditions: dict[str, Condition] = {}
     # Whether some edge makes its failure good.
     tolerated: bool = False
+    # How many nodes lead to it.
+    sources: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True):
