@@ -1,4 +1,4 @@
-"""Clusters under faults: many seeds, a quarter of them about graphs, and that a seed tells the same story twice."""
+"""Clusters under faults: many seeds, some about graphs, and that a seed tells one story twice."""
 
 from __future__ import annotations
 
