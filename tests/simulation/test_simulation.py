@@ -7,7 +7,7 @@ import pytest
 from stepwell.testing.simulate import attempt
 from stepwell.testing.simulation.simulation import simulate
 
-SEEDS = 2600
+SEEDS = 2500
 BATCH = 100
 
 

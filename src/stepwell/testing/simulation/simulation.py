@@ -26,7 +26,7 @@ from stepwell.testing.simulation.programs import EXPECTED, SIGNALS, STARTS, make
 WORKERS = 3
 LEASE = 6.0
 # The share of simulations that are about graphs.
-GRAPHS = 0.25
+GRAPHS = 0.2
 # Virtual seconds of trouble, and how long everything may take to come to its end afterwards.
 TROUBLE, PATIENCE = 40.0, 900.0
 
