@@ -65,7 +65,8 @@ class Engine(Protocol):
 
     Programs: `steps` (n sequential steps), `counted` (5 steps, each leaving a trace line),
     `sleeper` (sleep n seconds), `until` (sleep until a Unix time, trace the lateness),
-    `waiter` (wait for one signal), `fan_out` (n parallel steps of 10 ms).
+    `waiter` (wait for one signal), `fan_out` (n parallel steps of 10 ms). Ours has graphs too:
+    `chain` (5 nodes in a row), `wide` (1,000 nodes beside each other).
     """
 
     worker_pid: int

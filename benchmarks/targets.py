@@ -53,6 +53,11 @@ def _targets() -> Iterator[Target]:
         yield Target("w8", "import and worker ready, s", "ready_seconds", us, False, 0.6)
         yield Target("w8", "idle, % of a core", "idle_cpu_percent", us, False, 1)
         yield Target("w8", "idle, MB", "rss_mb", us, False, 60)
+        chain = ("w9", "5-node graph, many at once, ms/run", "graph_ms_per_run", us)
+        yield Target(*chain, False, 1.5, us, "python_ms_per_run")
+        chain = ("w9", "5-node graph, idle p50, ms", "graph_idle_ms", us)
+        yield Target(*chain, False, 1.5, us, "python_idle_ms")
+        yield Target("w9", "graph of 1,000 parallel nodes, s", "wide_seconds", us, False, 2)
         full = ("claim", "W1 beside finished runs, steps/s", "full_steps_per_second", us)
         yield Target(*full, True, 0.8, us, "empty_steps_per_second")
         yield Target("claim", "the plan uses the live index", "uses_live_index", us, True, 1)
@@ -78,6 +83,11 @@ ROWS = (
     ("w8", "ready_seconds", "import and worker ready, s"),
     ("w8", "idle_cpu_percent", "idle, % of a core"),
     ("w8", "rss_mb", "idle, MB"),
+    ("w9", "python_ms_per_run", "5 steps in Python, many at once, ms/run"),
+    ("w9", "graph_ms_per_run", "the same as a graph, ms/run"),
+    ("w9", "python_idle_ms", "5 steps in Python, idle p50, ms"),
+    ("w9", "graph_idle_ms", "the same as a graph, idle p50, ms"),
+    ("w9", "wide_seconds", "a graph of 1,000 parallel nodes, s"),
 )
 
 METHOD = """\

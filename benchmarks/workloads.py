@@ -1,4 +1,4 @@
-"""The workloads W1–W8, written once over the contract of an engine."""
+"""The workloads W1–W9, written once over the contract of an engine."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ from benchmarks import process
 from benchmarks.engine import Engine, Options, poll, read_trace
 
 STEPS = 5  # of each run of W1 and W7
+ROUNDS = 5  # of W9, in which what is compared takes turns
 POLL_SECONDS = 0.02
 LONG_SECONDS = 86_400
 
@@ -109,6 +110,36 @@ async def w6(engine: Engine, options: Options) -> Figures:
     return {"seconds": time.perf_counter() - began}
 
 
+async def w9(engine: Engine, options: Options) -> Figures:
+    """Graphs beside the same program in Python, and a graph of many parallel nodes."""
+    sizes = options.sizes
+    many: dict[str, list[float]] = {"steps": [], "chain": []}
+    idle: dict[str, list[float]] = {"steps": [], "chain": []}
+    for _ in range(ROUNDS):
+        for program, samples in many.items():
+            began = time.perf_counter()
+            await engine.finish(await engine.start(program, [STEPS] * (sizes.runs // 2)))
+            samples.append((time.perf_counter() - began) / (sizes.runs // 2))
+    for _ in range(sizes.samples):
+        for program, samples in idle.items():
+            await asyncio.sleep(POLL_SECONDS)
+            began = time.perf_counter()
+            await engine.finish(await engine.start(program, [STEPS]))
+            samples.append(time.perf_counter() - began)
+    wide = []
+    for _ in range(ROUNDS):
+        began = time.perf_counter()
+        await engine.finish(await engine.start("wide", [0]))
+        wide.append(time.perf_counter() - began)
+    return {
+        "python_ms_per_run": statistics.median(many["steps"]) * 1000,
+        "graph_ms_per_run": statistics.median(many["chain"]) * 1000,
+        "python_idle_ms": statistics.median(idle["steps"]) * 1000,
+        "graph_idle_ms": statistics.median(idle["chain"]) * 1000,
+        "wide_seconds": statistics.median(wide),
+    }
+
+
 async def crash(engine: Engine, options: Options) -> Figures:
     """The process that W7 kills: says when all runs are submitted."""
     handles = await engine.start("counted", list(range(options.sizes.runs)))
@@ -184,7 +215,7 @@ def w8(options: Options) -> Figures:
     }
 
 
-IN_WORKER = {w.__name__: w for w in (w1, w2, w3, w4, w5, w6, crash, recover, idle)}
+IN_WORKER = {w.__name__: w for w in (w1, w2, w3, w4, w5, w6, w9, crash, recover, idle)}
 AROUND_WORKER = {w.__name__: w for w in (w7, w8)}
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import json
 import os
 import time
 from contextlib import AsyncExitStack
@@ -15,6 +16,12 @@ import asyncpg
 from benchmarks.engine import Options, Trace
 from benchmarks.workloads import STEPS, main
 from stepwell import Stepwell, workflow
+from stepwell.catalog import node_types
+from stepwell.graph.documents import checked
+from stepwell.graph.problems import Problems
+from stepwell.store import graph_version
+
+WIDTH = 1_000  # nodes of the graph in which they are all beside each other
 
 trace: Trace
 
@@ -64,6 +71,23 @@ async def fan_out(ctx: Any, count: int) -> None:
     await asyncio.gather(*(ctx.step("step", ten_ms) for _ in range(count)))
 
 
+def transform(number: int, value: Any) -> dict[str, Any]:
+    return {"id": f"n{number}", "type": "transform", "config": {"value": value}}
+
+
+GRAPHS = (
+    {
+        "name": "chain",
+        "nodes": [transform(n, f"@n{n - 1}" if n else 1) for n in range(STEPS)],
+    },
+    {
+        "name": "wide",
+        "nodes": [transform(n, n) for n in range(WIDTH)],
+        "output": "@n0",
+    },
+)
+
+
 class StepwellEngine:
     def __init__(self, options: Options) -> None:
         global trace
@@ -77,9 +101,19 @@ class StepwellEngine:
         workflows = [steps, counted, sleeper, until, waiter, fan_out]
         self._sw = Stepwell(self._options.dsn, workflows=workflows)
         await self._stack.enter_async_context(self._sw)
+        if self._options.workload == "w9":
+            await self._publish()
         worker = self._sw.worker(concurrency=self._options.concurrency)
         await self._stack.enter_async_context(worker)
         return self
+
+    async def _publish(self) -> None:
+        store = self._sw.store
+        for document in GRAPHS:
+            found = checked(document, node_types(), Problems())
+            assert found is not None
+            await store.records.keep("default", found.hash, json.dumps(document))
+            await store.register("default", [graph_version(found.definition, 1, found.hash)])
 
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
 from typing import Any
 
 import pytest
 
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
-from stepwell.kernel.changes import Change, Committed
 from stepwell.kernel.retry import Retry
 from stepwell.testing.clock import FakeClock
-from stepwell.testing.crash import crash
+from tests.crash.process import doomed
 from tests.engine.support import flowing
 
 QUICK = Retry(attempts=3, backoff="fixed", base="0.1s", jitter=0)
@@ -101,33 +99,6 @@ EXPECTED: dict[str, Any] = {
 }
 
 
-class Crash:
-    """Lets the first commits through, then stops the process for good."""
-
-    def __init__(self, store: Any, after: int, lose_acknowledgement: bool) -> None:
-        self._commit = store.commit
-        self._left = after
-        self._lose = lose_acknowledgement
-        self.happened = asyncio.Event()
-        store.commit = self.commit
-        store.heartbeat = self.hang
-        store.lost = self.hang
-
-    async def hang(self, *_: Any) -> Any:
-        await asyncio.Event().wait()
-
-    async def commit(self, batch: Sequence[Change]) -> Committed:
-        if self._left == 0:
-            self.happened.set()
-            await self.hang()
-        self._left -= 1
-        committed = await self._commit(batch)
-        if self._left == 0 and self._lose:
-            self.happened.set()
-            await self.hang()
-        return committed
-
-
 async def start(sw: Stepwell, name: str, key: str) -> str:
     run = await sw.start(name, {"n": 1}, idempotency_key=key)
     if name == "waiting":
@@ -147,29 +118,13 @@ async def test_a_crash_after_any_commit_changes_nothing(
         executed.clear()
         async with Stepwell(workflows=ALL, store=store_for(store_url, clock)) as calm:
             run_id = await start(calm, name, f"{name}-{after}")
-            crashed = await _doomed(store_url, clock, run_id, after, lose)
+            other = Stepwell(workflows=ALL, store=store_for(store_url, clock))
+            crashed = await doomed(other, clock, run_id, after, lose)
             async with calm.worker(lease="3s"), flowing(clock, "0.1s"):
                 output = await calm.result(run_id)
             assert output == EXPECTED[name], f"after commit {after}"
             await _check_journal(calm, run_id, after)
     assert after > 3, "the program was never interrupted"
-
-
-async def _doomed(url: str, clock: FakeClock, run_id: str, after: int, lose: bool) -> bool:
-    """Execute until the crash; whether there was one before the run ended."""
-    store = store_for(url, clock)
-    doomed = Stepwell(workflows=ALL, store=store)
-    async with doomed:
-        stopping = Crash(store, after, lose)
-        worker = doomed.worker(lease="3s", grace=0)
-        await worker.__aenter__()
-        async with flowing(clock, "0.02s"):
-            ended = asyncio.ensure_future(doomed.store.ended([run_id]))
-            while not stopping.happened.is_set() and not await ended:
-                await asyncio.sleep(0.001)
-                ended = asyncio.ensure_future(doomed.store.ended([run_id]))
-        crash(doomed)
-        return stopping.happened.is_set()
 
 
 async def _check_journal(sw: Stepwell, run_id: str, after: int) -> None:

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import RunFailed, workflow
+from stepwell import RunFailed, Stepwell, workflow
 from stepwell.engine.graph_program import Interpreter
 from stepwell.engine.node_call import NodeCall
 from stepwell.errors import NonRetryable
@@ -17,6 +17,8 @@ from stepwell.graph.parse import parse
 from stepwell.graph.problems import Problems
 from stepwell.graph.scope import Scope
 from stepwell.kernel.masking import Masking
+from stepwell.stores.sqlite import SqliteStore
+from stepwell.testing.clock import FakeClock
 from stepwell.testing.crash import vanish
 from tests.conftest import World
 from tests.engine.support import eventually, flowing, until
@@ -119,7 +121,6 @@ def graph(nodes: list[Any], edges: Any = (), **fields: Any) -> Any:
 
     @workflow(name="graph")
     async def body(ctx: Any, input: Any) -> Any:
-        ctx.rest_in_branches()
         interpreter = Interpreter(ctx, KINDS, HOST, max_steps=definition.policy.max_steps)
         return await interpreter.run(plan, Scope({"input": input, "trigger": {}, "run": {}}))
 
@@ -354,6 +355,25 @@ async def test_a_graph_that_only_waits_leaves_memory(world: World, clock: Any) -
         async with flowing(clock, "10m"):
             await sw.signal(run.id, "one", 1)
             assert await run.result() == {"one": 1, "two": None}
+
+
+@pytest.mark.parametrize("depth", [1, 4, 9])
+async def test_a_graph_is_not_sent_away_while_a_result_is_on_its_way_up(
+    clock: FakeClock, depth: int
+) -> None:
+    inner = node("wait", "event", config={"event": "go"})
+    for n in range(depth):
+        beside = {"id": f"beside{n}", "nodes": [node(f"said{n}")]}
+        branches = [{"id": f"way{n}", "nodes": [inner]}, beside]
+        inner = node(f"both{n}", "parallel", branches=branches)
+    inner["timeout"] = "1h"
+    nodes, edges = [inner, node("after", value="done")], [edge(inner["id"], "after")]
+    at_once = SqliteStore(":memory:", clock, inline=True)  # parks before anyone can look up
+    async with Stepwell(workflows=[graph(nodes, edges)], store=at_once) as sw, sw.worker():
+        run = await sw.start("graph", {})
+        await until(sw, run.id, "waiting")
+        await sw.signal(run.id, "go", 1)
+        assert await run.result() == "done"
 
 
 async def test_very_many_skips_in_a_row_are_no_trouble(world: World) -> None:

@@ -258,3 +258,39 @@ async def test_events_that_a_graph_emits_reach_other_runs(world: World) -> None:
             *[(await sw.start_document(telling, {"n": n})).result(30) for n in (2, 1)]
         )
         assert await first.result(30) == {"n": 1}
+
+
+async def test_a_retry_goes_back_to_all_that_failed(world: World) -> None:
+    gate = asyncio.Event()
+
+    async def late() -> str:
+        await gate.wait()
+        return fixed("late")
+
+    def early() -> str:
+        return fixed("early")
+
+    def fixed(name: str) -> str:
+        calls.append(name)
+        if calls.count(name) == 1:
+            raise ValueError(name)
+        return name
+
+    document = definition(name="two") | {
+        "nodes": [
+            node("late", "python", function="late"), node("early", "python", function="early"),
+            node("good", "python", function="note", input="good"),
+        ],
+    }  # fmt: skip
+    functions = {"late": late, "early": early, "note": note}
+    async with world(functions=functions) as sw, sw.worker():
+        run = await sw.start_document(document)
+        while "failed" not in [step.status for step in await sw.steps(run.id)]:
+            await asyncio.sleep(0.001)
+        gate.set()
+        ended = await until(sw, run.id, "failed")
+        assert "early" in str(ended.error)
+        assert "late" in str(ended.error)
+        again = await sw.retry(run.id)
+        assert await again.result(30) == {"late": "late", "early": "early", "good": "good"}
+        assert sorted(calls) == ["early", "early", "good", "late", "late"]

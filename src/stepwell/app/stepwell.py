@@ -46,7 +46,7 @@ from stepwell.kernel.tasks import advance_name, report_of
 from stepwell.sdk.function import functions_by_name
 from stepwell.sdk.workflow import Workflow, registry
 from stepwell.settings import Settings
-from stepwell.store import Store, graph_version
+from stepwell.store import Store, VersionRow, graph_version
 
 # How many steps the error names when there is none of that key.
 MAX_SHOWN = 10
@@ -167,13 +167,20 @@ class Stepwell(Operations, Reading):
         if not isinstance(given, Iterable) or isinstance(given, Mapping):
             raise InvalidInput(f"start_many takes a list of mappings, not {starts!r}.")
         self._writer.check_open()
-        changes = []
+        changes: list[StartRun] = []
+        rows: dict[Any, VersionRow] = {}
         for index, start in enumerate(starts):
             if not hasattr(start, "keys") or "definition" not in start:
                 raise InvalidInput(f"start_many: item {index} must be a mapping with `definition`.")
             options: Any = {k: v for k, v in start.items() if k not in ("definition", "input")}
+            definition = check_text(start["definition"], "A definition's name")
+            wanted = (definition, options.get("version"))
+            if wanted not in rows:
+                rows[wanted] = await self._starter.find(*wanted)
             changes.append(
-                await self._starter.prepare(start["definition"], start.get("input"), **options)
+                await self._starter.prepare(
+                    definition, start.get("input"), pinned=rows[wanted], **options
+                )
             )
         return await self._start(changes) if changes else []
 

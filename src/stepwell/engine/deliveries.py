@@ -34,6 +34,7 @@ class Deliveries:
         self._count = 0
         self._turning = False
         self._asked = False
+        self.settle_turns = SETTLE_TURNS
         # Operations the program has under way.
         self.outstanding = 0
 
@@ -58,16 +59,16 @@ class Deliveries:
         if alone and self.outstanding == 0 and self.idle:
             return None
         self._asked = True
-        return self._turn_of(position, SETTLE_TURNS)
+        return self._turn_of(position, self.settle_turns)
 
     def again(self, position: int) -> asyncio.Future[None]:
         """The same once more, for a program that gave up what it has to get."""
-        return self._turn_of(position, SETTLE_TURNS)
+        return self._turn_of(position, self.settle_turns)
 
     def recorded(self, position: int) -> asyncio.Future[None] | None:
         """A result has just become durable; what to wait for until its turn has come."""
         if self.outstanding > 1 or not self.idle or self.replaying:
-            return self._turn_of(position, SETTLE_TURNS if self.replaying else 1)
+            return self._turn_of(position, self.settle_turns if self.replaying else 1)
         return None
 
     def _turn_of(self, position: int, turns: int) -> asyncio.Future[None]:
@@ -88,7 +89,7 @@ class Deliveries:
     def _pass_time(self, left: int) -> None:
         loop = asyncio.get_running_loop()
         if self._asked:
-            self._asked, left = False, SETTLE_TURNS
+            self._asked, left = False, self.settle_turns
         if left > 0:
             loop.call_soon(self._pass_time, left - 1)
             return
@@ -100,4 +101,4 @@ class Deliveries:
             turn = heapq.heappop(self._queue)[2]
             if not turn.done():
                 turn.set_result(None)
-        loop.call_soon(self._pass_time, SETTLE_TURNS)
+        loop.call_soon(self._pass_time, self.settle_turns)

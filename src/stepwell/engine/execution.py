@@ -77,8 +77,8 @@ class Execution:
         self.state: State = "active"
         self.blocking = False  # whether the program rests whenever any part of it waits
         self.cancelled = False
-        # Whether the program ended because one of its waits was suspended.
-        self.suspended = False
+        self.suspended = False  # whether the program ended because one of its waits was
+        self.park_turns = PARK_TURNS
         self.task: asyncio.Task[None] | None = None
         self.entries = {row.key: row for row in claimed.journal}
         self.waits = Waits(claimed.waits)
@@ -289,7 +289,7 @@ class Execution:
             del future  # its error holds this frame: a cycle for each run that leaves memory
             self.waits.over(key)
             self.deliveries.outstanding -= 1
-            self._turns_left = PARK_TURNS
+            self._turns_left = self.park_turns
 
     def news(self, claimed: ClaimedRun) -> None:
         """The store says how the waits of this run stand."""
@@ -300,7 +300,7 @@ class Execution:
         self._check_soon()
 
     def _check_soon(self) -> None:
-        self._turns_left = PARK_TURNS
+        self._turns_left = self.park_turns
         if not self._checking and self.state == "active":
             self._checking = True
             self._keeper.turns.watch(self)
@@ -308,7 +308,7 @@ class Execution:
     def turn(self) -> bool:
         """Once the program has come to rest: open its new waits, and park it if it only waits."""
         if not self.deliveries.idle:
-            self._turns_left = PARK_TURNS
+            self._turns_left = self.park_turns
         if self._turns_left > 0:
             self._turns_left -= 1
             return False

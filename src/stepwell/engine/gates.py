@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from stepwell.engine.asking import answer_of
 from stepwell.errors import GateClosed, Overtaken
 from stepwell.kernel import gates as rules
 from stepwell.kernel.clock import Clock
@@ -30,10 +31,15 @@ class Gates:
             definition=definition, created_at=now,
             deadline_at=None if timeout_micros is None else now + timeout_micros, **fields,
         )  # fmt: skip
-        return await self._records.open_gate(self._workspace_id, gate)
+        return await answer_of(
+            self._clock, lambda: self._records.open_gate(self._workspace_id, gate)
+        )
 
     async def expire(self, gate_id: str) -> dict[str, Any]:
         """Close a gate whose time is up; what it came to, if somebody decided just then."""
+        return await answer_of(self._clock, lambda: self._expire(gate_id))
+
+    async def _expire(self, gate_id: str) -> dict[str, Any]:
         while True:
             gate = await self._records.gate(self._workspace_id, gate_id)
             if gate is None:

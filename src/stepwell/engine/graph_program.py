@@ -9,6 +9,7 @@ see it; it costs no commit of its own.
 from __future__ import annotations
 
 import asyncio
+import sys
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 from functools import partial
@@ -33,7 +34,6 @@ from stepwell.errors import (
 )
 from stepwell.graph.conditions import holds, looks_at_item
 from stepwell.graph.decide import Fail, Run, State, fails_run, failures, judge
-from stepwell.graph.definition import RetryPolicy
 from stepwell.graph.plan import Plan, PlanEdge, PlanNode
 from stepwell.graph.refs import resolve
 from stepwell.graph.scope import Scope, StepView
@@ -44,6 +44,11 @@ from stepwell.kernel.run import ErrorInfo
 # Nodes are tried once, unless they or the policy of their definition say otherwise.
 ONCE = Retry(attempts=1)
 DEFAULT_ITERATIONS = 100
+# Turns of the loop until a result has passed through one level: an item, its list, a timeout,
+# its branch and the level itself are tasks that wait for each other, three turns each.
+TURNS = 16
+# After all that is in a journal.
+_LAST = (sys.maxsize, 0, "")
 # Errors that are not a node's own, but end its run.
 _OF_THE_RUN = (StepBudgetExceeded, JournalMismatch, ContextMisuse, RunDenied)
 
@@ -89,6 +94,7 @@ class Interpreter:
 
     async def run(self, plan: Plan, scope: Scope) -> Any:
         """The output of the graph; raises StepFailed if it has failed."""
+        self.context.rest_in_branches(TURNS * plan.depth)
         try:
             return await _Level(self, plan, scope, "").run()
         except _Returned as returned:
@@ -111,7 +117,11 @@ class Interpreter:
             raise _Returned(value)
         kind = self._kinds.get(node.type)
         if kind is not None and kind.acts:
-            return await self._step(node, kind, key, scope)
+            call = NodeCall(self.context, node, key, scope, self._host)
+            limit = kind.timeout if node.timeout is None else node.timeout
+            return await self.context.step(
+                key, self._act, kind, call, retry=self._retry_of(node), timeout=limit
+            )
         work = self._durably(node, kind, key, scope)
         if node.timeout is None:
             return await work
@@ -120,18 +130,11 @@ class Interpreter:
             return output
         raise StepTimedOut(f"{key!r} took longer than {node.timeout:g} s.", step=key)
 
-    async def _step(self, node: PlanNode, kind: Executable, key: str, scope: Scope) -> Any:
-        """Execute a node that acts, as one step."""
-        call = NodeCall(self.context, node, key, scope, self._host)
-        limit = kind.timeout if node.timeout is None else node.timeout
-        return await self.context.step(
-            key, self._act, kind, call, retry=self._retry_of(node), timeout=limit
-        )
-
     async def _act(self, kind: Executable, call: NodeCall) -> Any:
         """What a step of a graph does: secrets go in here, and do not come out."""
         vault = self._host.vault
-        call.reveal(await vault.secrets())
+        if secrets := await vault.secrets():
+            call.reveal(secrets)
         try:
             output = await kind.act(call)
         except Exception as error:
@@ -161,7 +164,7 @@ class Interpreter:
             await self.context.sleep(f"{key}.retry", retry.delay(failures, 0.5))
 
     def _retry_of(self, node: PlanNode) -> Retry:
-        return self._retry if node.retry is None else policy_of(node.retry)
+        return self._retry if node.retry is None else node.retry.policy()
 
     async def _loop(self, node: PlanNode, key: str, scope: Scope) -> Any:
         assert node.body is not None
@@ -242,10 +245,8 @@ class _Level:
         self._scope = scope
         self._prefix = prefix
         self._states: dict[str, State] = {}
-        self._unended = {
-            node_id: len({edge.source for edge in node.incoming})
-            for node_id, node in plan.nodes.items()
-        }
+        self._errors: dict[str, StepwellError] = {}
+        self._unended = {node_id: node.sources for node_id, node in plan.nodes.items()}
         # Nodes whose sources have ended, before and after it is known whether they run.
         self._undecided: deque[str] = deque()
         self._ready: deque[str] = deque()
@@ -333,6 +334,7 @@ class _Level:
 
     def _fail(self, node_id: str, error: StepwellError) -> None:
         key = self._prefix + node_id
+        self._errors[node_id] = error
         info = described(error, key)
         status: Any = "timed_out" if info["type"] == StepTimedOut.code else "failed"
         self._interpreter.context.remark(key, "failed", None, info)
@@ -367,13 +369,19 @@ class _Level:
     # -- the end -------------------------------------------------------------------------
 
     def _failure(self, failed: list[str]) -> StepFailed:
-        """The error of the level: its first failure, and what else failed."""
+        """The error of the level: its first failure, and what else failed.
+
+        The first is that of the journal: a retry goes back to it, and forgets all that came after.
+        """
+        failed = sorted(failed, key=lambda node_id: self._errors[node_id].journaled or _LAST)
         found = [self._scope.steps[node_id].error for node_id in failed]
         message = found[0]["message"]
         if len(found) > 1:
             message += "".join(f"; {each['step']}: {each['message']}" for each in found[1:])
         info = ErrorInfo(found[0]["type"], message, found[0]["step"])
-        return StepFailed(message, error=info, step=info.step)
+        failure = StepFailed(message, error=info, step=info.step)
+        failure.journaled = self._errors[failed[0]].journaled
+        return failure
 
     def _output(self) -> Any:
         if self._plan.output is not None:
@@ -386,8 +394,3 @@ def described(error: StepwellError, key: str) -> dict[str, Any]:
     """An error as references see it: type, message and step."""
     found = msgspec.json.decode(describe_failure(error, None))
     return {"type": found["type"], "message": found["message"], "step": found["step"] or key}
-
-
-def policy_of(written: RetryPolicy) -> Retry:
-    """A retry policy as it was written in a document."""
-    return Retry(**msgspec.structs.asdict(written))

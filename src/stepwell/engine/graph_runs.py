@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
+from stepwell.engine.asking import answer_of
 from stepwell.engine.context import Context
-from stepwell.engine.graph_program import ONCE, Interpreter, policy_of
+from stepwell.engine.graph_program import ONCE, Interpreter
 from stepwell.engine.node_call import NodeHost
 from stepwell.engine.revisions import Revision, Revisions
-from stepwell.errors import StoreUnavailable
 from stepwell.graph.scope import Scope
 from stepwell.kernel.changes import ClaimedRun
-from stepwell.kernel.clock import moment, sleep
+from stepwell.kernel.clock import moment
 from stepwell.kernel.programs import GRAPH_PROGRAM
 from stepwell.kernel.retry import Retry
 
@@ -35,15 +36,19 @@ class GraphProgram:
 
     async def _execute(self, ctx: Context, input: Any) -> Any:
         claimed = ctx.claimed
-        revision = await self._revision(claimed)
+        revision = await answer_of(self._host.clock, partial(self._revision, claimed))
         policy = revision.definition.policy
         scope = Scope(
-            {"input": input, "trigger": _trigger(claimed), "run": _facts(claimed)},
+            {
+                "input": input,
+                "trigger": _trigger(claimed),
+                "run": _facts(claimed),
+                "secrets": {},  # steps see them
+            },
             lenient=revision.definition.lenient,
         )
-        retry = ONCE if policy.retry is None else policy_of(policy.retry)
+        retry = ONCE if policy.retry is None else policy.retry.policy()
         plan = revision.plan
-        ctx.rest_in_branches()
         interpreter = Interpreter(
             ctx, revision.kinds, self._host, max_steps=policy.max_steps, retry=retry
         )
@@ -51,11 +56,7 @@ class GraphProgram:
 
     async def _revision(self, claimed: ClaimedRun) -> Revision:
         assert claimed.revision is not None
-        while True:
-            try:
-                return await self._revisions.get(claimed.revision)
-            except StoreUnavailable:  # no answer says nothing about the run
-                await sleep(self._host.clock, 0.5)
+        return await self._revisions.get(claimed.revision)
 
 
 def _trigger(claimed: ClaimedRun) -> Any:

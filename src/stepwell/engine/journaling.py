@@ -94,9 +94,16 @@ class Journaling:
         """Whether the run has a wait of that key since before its program was begun."""
         return key in self._execution.waits.rows
 
-    def rest_in_branches(self) -> None:
-        """Say that the program only ever waits for its branches, and they only durably."""
-        self._execution.blocking = True
+    def rest_in_branches(self, turns: int) -> None:
+        """Say that the program only ever waits for its branches, and they only durably.
+
+        `turns` of the loop are what it takes at most until a result has come to where the
+        program goes on because of it.
+        """
+        execution = self._execution
+        execution.blocking = True
+        execution.park_turns = max(execution.park_turns, turns)
+        execution.deliveries.settle_turns = max(execution.deliveries.settle_turns, turns)
 
     def remark(self, key: str, status: str, output: Any = None, error: Any = None) -> None:
         """Note how a part of a graph ended, for people; what has an entry of its own needs none.

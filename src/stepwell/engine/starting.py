@@ -86,7 +86,7 @@ class Starter:
         if (deadline := options.get("deadline")) is not None:
             check_deadline(deadline)
         check_text(definition, "A definition's name")
-        row = pinned or await self._find(definition, options.get("version"))
+        row = pinned or await self.find(definition, options.get("version"))
         if not row.enabled:
             raise DefinitionDisabled(
                 f"The definition {definition!r} is disabled. Enable it: `stepwell definitions "
@@ -158,7 +158,8 @@ class Starter:
         found = await self._revisions.get(revision)
         return graph_version(found.definition, number, revision)
 
-    async def _find(self, name: str, version: int | None) -> VersionRow:
+    async def find(self, name: str, version: int | None) -> VersionRow:
+        """The version of a definition that a start is of: the one given, else the highest."""
         if version is not None:
             check_count(version, "version")
         known = self._known.get(name) if version is None else self._versions.get((name, version))

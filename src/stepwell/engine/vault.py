@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 
+from stepwell.engine.asking import answer_of
 from stepwell.errors import StepwellError
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.codec import describe
@@ -37,7 +38,8 @@ class Vault:
         """All secrets by name, as of a moment ago."""
         now = self._clock.now()
         if self._read_at is None or now - self._read_at >= FRESH_SECONDS * SECOND:
-            self._secrets = self._opened(await self._records.secrets(self._workspace_id))
+            sealed = await answer_of(self._clock, lambda: self._records.secrets(self._workspace_id))
+            self._secrets = self._opened(sealed)
             self._read_at = now
             if not self._seen.issuperset(self._secrets.values()):
                 self._seen.update(self._secrets.values())

@@ -106,6 +106,7 @@ class Compiler:
                 ),
                 targets=tuple(targets[node_id]),
                 tolerated=node_id in tolerated,
+                sources=len({edge.source for edge in incoming[node_id]}),
             )
             for node_id, node in nodes.items()
         }
@@ -114,6 +115,7 @@ class Compiler:
             self._order(level, wired),
             tuple(node_id for node_id in wired if not wired[node_id].targets),
             self._output(level),
+            1 + max((_depth(node) for node in wired.values()), default=0),
         )
 
     def _edges(self, level: Level, nodes: Mapping[str, PlanNode]) -> list[PlanEdge]:
@@ -299,6 +301,12 @@ def _cycle(left: set[str], nodes: Mapping[str, PlanNode]) -> list[str]:
         node_id = next(edge.source for edge in nodes[node_id].incoming if edge.source in left)
     path = list(trail)
     return [node_id, *reversed(path[path.index(node_id) :])]
+
+
+def _depth(node: PlanNode) -> int:
+    """How many levels there are inside a node."""
+    inside = [*(node.branches or {}).values(), *([node.body] if node.body is not None else [])]
+    return max((plan.depth for plan in inside), default=0)
 
 
 def _item_names(node: Node) -> frozenset[str]:

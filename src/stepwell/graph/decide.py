@@ -60,6 +60,14 @@ class Decision(msgspec.Struct):
         return [node_id for node_id, verdict in self.verdicts.items() if verdict == Run()]
 
 
+# What follows where only one edge leads to a node.
+_ALONE: dict[EdgeState, Verdict] = {
+    "live": Run(),
+    "not_taken": Skip("branch_not_taken"),
+    "broken": Skip("upstream_failed"),
+}
+
+
 def decide(plan: Plan, states: States, holds: Holds) -> Decision:
     """All that can be decided by now; skipping a node may decide about others in turn."""
     known = dict(states)
@@ -86,6 +94,8 @@ def judge(node: PlanNode, states: States, holds: Holds) -> Verdict | None:
         found = [(edge, edge_state(edge, states[edge.source], holds)) for edge in node.incoming]
     except StepwellError as error:
         return Fail(error)
+    if len(found) == 1:
+        return _ALONE[found[0][1]]
     # Where edges were drawn, it is they that lead to the node; a reference only waits.
     drawn = [state for edge, state in found if edge.drawn]
     live = not found or "live" in (drawn or [state for _, state in found])

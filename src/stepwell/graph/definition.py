@@ -7,6 +7,8 @@ from typing import Any, Literal
 
 import msgspec
 
+from stepwell.kernel.retry import Retry
+
 OnFailure = Literal["skip", "continue", "fail_run"]
 OnSkip = Literal["skip", "continue"]
 OnItemError = Literal["fail", "collect"]
@@ -57,6 +59,10 @@ class RetryPolicy(msgspec.Struct, frozen=True):
     base: str | int | float = "1s"
     max: str | int | float = "60s"
     jitter: float = 0.2
+
+    def policy(self) -> Retry:
+        """The policy that this describes."""
+        return Retry(**msgspec.structs.asdict(self))
 
 
 class Node(msgspec.Struct, frozen=True):

@@ -43,6 +43,8 @@ class PlanNode(msgspec.Struct, frozen=True):
     conditions: dict[str, Condition] = {}
     # Whether some edge makes its failure good.
     tolerated: bool = False
+    # How many nodes lead to it.
+    sources: int = 0
 
 
 class Plan(msgspec.Struct, frozen=True):
@@ -54,3 +56,5 @@ class Plan(msgspec.Struct, frozen=True):
     # Nodes that lead to no other.
     terminal: tuple[str, ...]
     output: Template | None = None
+    # How many levels there are, this one included.
+    depth: int = 1

@@ -158,16 +158,14 @@ def refs_in(template: Template) -> Iterator[Ref]:
 
 def resolve(template: Template, scope: Scope) -> Any:
     """The value of a template; raises MissingPath where it refers to what is not there."""
+    if isinstance(template, Composed):
+        value = template.value
+        if isinstance(value, dict):
+            return {key: resolve(each, scope) for key, each in value.items()}
+        return [resolve(each, scope) for each in value]
     if isinstance(template, Constant):
         return template.value
-    if isinstance(template, Ref):
-        return look_up(template, scope)
-    if isinstance(template, Text):
-        return _join(template, scope)
-    value = template.value
-    if isinstance(value, dict):
-        return {key: resolve(each, scope) for key, each in value.items()}
-    return [resolve(each, scope) for each in value]
+    return look_up(template, scope) if isinstance(template, Ref) else _join(template, scope)
 
 
 def look_up(ref: Ref, scope: Scope) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextvars
 import random
-from collections.abc import Coroutine, Sequence
+from collections.abc import Callable, Coroutine, Mapping, Sequence
 from typing import Any
 
 import apsw
@@ -19,7 +19,10 @@ from stepwell.kernel.crashes import CRASH_LIMIT
 from stepwell.kernel.ids import Ids
 from stepwell.sdk.workflow import Workflow
 from stepwell.settings import Settings
+from stepwell.stores.records import SqlRecords, Statement
 from stepwell.stores.sqlite import SqliteStore
+from stepwell.stores.sqlite.line import Line
+from stepwell.stores.sqlite.statements import SqliteStatements
 
 current_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar(
     "simulated_process", default=None
@@ -31,6 +34,7 @@ class SharedStore(SqliteStore):
 
     def __init__(self, db: apsw.Connection, clock: Clock, process: Process) -> None:
         super().__init__(":memory:", clock, inline=True)
+        self.records = SqlRecords(_Statements(self._read, self._write, clock, process))
         self._shared = db
         self._process = process
 
@@ -56,12 +60,31 @@ class SharedStore(SqliteStore):
         return await super().lost(held)
 
 
+class _Statements(SqliteStatements):
+    """What is written of records takes the same network."""
+
+    def __init__(self, read: Line, write: Line, clock: Clock, process: Process) -> None:
+        super().__init__(read, write, clock)
+        self._process = process
+
+    async def fetch(self, sql: str, *values: Any) -> Sequence[Sequence[Any]]:
+        await self._process.reach_store()
+        return await super().fetch(sql, *values)
+
+    async def amend(self, statements: Sequence[Statement], **options: Any) -> Committed:
+        await self._process.reach_store()
+        committed = await super().amend(statements, **options)
+        await self._process.after_commit()
+        return committed
+
+
 class Process:
     """One process of the simulation."""
 
     def __init__(
         self, name: str, db: apsw.Connection, clock: Clock, workflows: list[Workflow],
-        rng: random.Random, faults: Faults, *, mortal: bool = True,
+        functions: Mapping[str, Callable[..., Any]], rng: random.Random, faults: Faults, *,
+        mortal: bool = True,
     ) -> None:  # fmt: skip
         self.name = name
         self._db = db
@@ -76,6 +99,7 @@ class Process:
         self._faults = faults
         self.stepwell = Stepwell(
             workflows=workflows,
+            functions=functions,
             store=SharedStore(db, clock, self),
             ids=Ids(clock, rng),
             settings=Settings(),

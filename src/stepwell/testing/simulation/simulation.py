@@ -12,6 +12,7 @@ import apsw
 from stepwell.app import Stepwell
 from stepwell.errors import StepwellError
 from stepwell.kernel.states import TRANSITIONS
+from stepwell.testing.simulation.graph_runs import GraphRuns, make_act
 from stepwell.testing.simulation.loop import VirtualClock, VirtualLoop
 from stepwell.testing.simulation.process import (
     Faults,
@@ -24,6 +25,8 @@ from stepwell.testing.simulation.programs import EXPECTED, SIGNALS, STARTS, make
 
 WORKERS = 3
 LEASE = 6.0
+# The share of simulations that are about graphs.
+GRAPHS = 0.2
 # Virtual seconds of trouble, and how long everything may take to come to its end afterwards.
 TROUBLE, PATIENCE = 40.0, 900.0
 
@@ -56,9 +59,14 @@ class _Simulation:
         self.faults = Faults(self.rng)
         self.mended = False
         self.workflows = make_programs(self.perform, lambda: self.mended)
+        self.functions = {"act": make_act(self.perform)}
         self.processes: list[Process] = []
         self.executions: dict[tuple[str, str], int] = {}
         self.problems: list[str] = []
+        # Some simulations are about graphs, with few other programs beside them.
+        count = self.rng.randint(2, 6) if self.rng.random() < GRAPHS else 0
+        self.graphs = GraphRuns(self.rng, count, self.problems)
+        self.share = 0.1 if count else 0.6
         self.started = 0
 
     async def run(self) -> str:
@@ -68,6 +76,8 @@ class _Simulation:
             for number in range(WORKERS):
                 self._start_worker(f"worker-{number}")
             chaos = asyncio.ensure_future(self._chaos())
+            await self.graphs.start(stepwell)
+            tending = asyncio.ensure_future(self.graphs.tend(stepwell))
             ids = await self._drive(stepwell)
             if unlucky := ids.get("unlucky-0"):
                 ids["unlucky-0"] = await self._retry(stepwell, unlucky)
@@ -76,7 +86,9 @@ class _Simulation:
             chaos.cancel()
             self._end_of_trouble()
             await self._wait_for_all(stepwell)
+            tending.cancel()
             await self._judge(stepwell, ids)
+            await self.graphs.judge(stepwell)
         for process in self.processes:
             process.kill()
         if self.problems:
@@ -85,8 +97,9 @@ class _Simulation:
 
     def _process(self, name: str, *, mortal: bool = True) -> Process:
         return Process(
-            name, self.db, self.clock, self.workflows, self.rng, self.faults, mortal=mortal
-        )
+            name, self.db, self.clock, self.workflows, self.functions, self.rng, self.faults,
+            mortal=mortal,
+        )  # fmt: skip
 
     def _start_worker(self, name: str) -> None:
         process = self._process(name)
@@ -98,7 +111,7 @@ class _Simulation:
     async def _drive(self, stepwell: Stepwell) -> dict[str, str]:
         """Start runs and send them what they wait for, now and then twice."""
         ids: dict[str, str] = {}
-        names = [name for name in EXPECTED if self.rng.random() < 0.6] or ["steps"]
+        names = [name for name in EXPECTED if self.rng.random() < self.share] or ["steps"]
         for name in names:
             definition, input, number_of_runs = STARTS[name]
             for number in range(number_of_runs):
