@@ -293,6 +293,12 @@ class LoopExhausted(StepwellError):
     code = "loop_exhausted"
 
 
+class RecursionTooDeep(StepwellError):
+    """Runs of graphs have started each other without end."""
+
+    code = "recursion_too_deep"
+
+
 class StepBudgetExceeded(StepwellError):
     """The run has executed as many nodes as its policy allows."""
 

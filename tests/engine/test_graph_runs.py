@@ -294,3 +294,15 @@ async def test_a_retry_goes_back_to_all_that_failed(world: World) -> None:
         again = await sw.retry(run.id)
         assert await again.result(30) == {"late": "late", "early": "early", "good": "good"}
         assert sorted(calls) == ["early", "early", "good", "late", "late"]
+
+
+async def test_runs_that_start_each_other_without_end_are_stopped(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell.engine.context.MAX_DEPTH", 5)
+    document = definition(node("again", "run", definition="made"))
+    async with world() as sw, sw.worker():
+        run = await sw.start_document(document)
+        with pytest.raises(RunFailed, match="5 runs have started each other"):
+            await run.result(30)
+        assert len((await sw.list_runs(definition="made")).items) == 6

@@ -197,3 +197,16 @@ async def test_the_gate_of_a_run_that_was_cancelled_is_gone(world: World) -> Non
             await sw.gates.decide(gate.id, "approve", by="ada")
         with pytest.raises(GateNotFound):
             await sw.gates.get("nothing")
+
+
+async def test_the_gate_of_a_child_is_found_by_its_parent(world: World) -> None:
+    child = definition(node("ask", "approval", prompt="Really?"), name="child")
+    parent = definition(node("kid", "run", definition="child"), name="parent")
+    async with world() as sw, sw.worker():
+        await sw.definitions.publish(child)
+        run = await sw.start_document(parent)
+        gate = await open_gate(sw, run.id)
+        assert gate.prompt == "Really?"
+        assert await sw.gates.list((await sw.start_document(child)).id) != [gate]
+        await sw.gates.decide(gate.id, "approve", by="ada")
+        assert (await run.result(30))["approved"] is True

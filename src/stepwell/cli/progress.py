@@ -69,7 +69,7 @@ async def follow(stepwell: Stepwell, run_id: str, plan: Plan) -> dict[str, Any]:
                 progress.say_why(await stepwell.explain(run_id))
             if run.ended:
                 return run_document(run, plan, journal)
-            if run.status == "waiting" and _needs_people(journal):
+            if run.status == "waiting" and await _needs_people(stepwell, run_id, journal):
                 return await _stopped(stepwell, run, plan, journal)
             pause = max(LOOK_SECONDS, LOOK_SECONDS_PER_STEP * len(journal))
     except asyncio.CancelledError:
@@ -84,10 +84,16 @@ async def _end(stepwell: Stepwell, run_id: str) -> None:
         await stepwell.result(run_id)
 
 
-def _needs_people(journal: list[Step]) -> bool:
-    """Whether the run does nothing and waits for people alone."""
-    open_steps = [step for step in journal if step.status in ("waiting", "running", "retrying")]
-    return bool(open_steps) and all(step.kind in _PEOPLE for step in open_steps)
+async def _needs_people(stepwell: Stepwell, run_id: str, journal: list[Step]) -> bool:
+    """Whether the run does nothing and waits for people alone, or for a child that does."""
+    kinds = {
+        step.kind
+        for step in journal
+        if step.status in ("waiting", "running", "retrying") and not step.key.endswith(".timeout")
+    }
+    if "child" not in kinds:
+        return bool(kinds) and kinds <= _PEOPLE
+    return kinds <= _PEOPLE | {"child"} and bool(await stepwell.gates.list(run_id))
 
 
 async def _stopped(stepwell: Stepwell, run: Run, plan: Plan, journal: list[Step]) -> dict[str, Any]:
@@ -98,7 +104,8 @@ async def _stopped(stepwell: Stepwell, run: Run, plan: Plan, journal: list[Step]
         token = await stepwell.gates.token(gate.id)
         gates.append(
             {
-                "id": gate.id, "step": gate.key.rpartition("[")[0], "prompt": gate.prompt,
+                "id": gate.id, "run_id": gate.run_id, "step": gate.key.rpartition("[")[0],
+                "prompt": gate.prompt,
                 "subject": gate.subject, "subject_hash": gate.subject_hash, "token": token,
                 "approvers": gate.approvers, "required": gate.required,
                 "deadline_at": None if gate.deadline_at is None else moment(gate.deadline_at),

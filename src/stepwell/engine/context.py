@@ -20,6 +20,7 @@ from stepwell.engine.surroundings import anchor, current_step
 from stepwell.errors import (
     ContextMisuse,
     InvalidInput,
+    RecursionTooDeep,
     StepwellError,
     StoreUnavailable,
 )
@@ -31,6 +32,9 @@ from stepwell.kernel.names import check_text
 from stepwell.kernel.retry import Retry
 from stepwell.kernel.states import SETTLED
 from stepwell.store import VersionRow
+
+# How many runs of graphs may have started each other, one below the other.
+MAX_DEPTH = 1000
 
 
 class Context(Awaiting):
@@ -227,8 +231,14 @@ class Context(Awaiting):
     def _starts_child(self, key: str) -> dict[str, Any]:
         """What started a child; whether anybody looks after it is as with its parent."""
         own = msgspec.json.decode(self.claimed.trigger) if self.claimed.trigger else {}
-        inherited = {key: own[key] for key in ("auto_advance",) if key in own}
-        return {"type": "run", "run_id": self.run_id, "step": key, **inherited}
+        depth = own.get("depth", 0) + 1
+        if depth > MAX_DEPTH and self.claimed.revision is not None:
+            raise RecursionTooDeep(
+                f"{MAX_DEPTH:,} runs have started each other, and {key!r} would start one more. "
+                "A condition that ends this never holds."
+            )
+        inherited = {name: own[name] for name in ("auto_advance",) if name in own}
+        return {"type": "run", "run_id": self.run_id, "step": key, "depth": depth, **inherited}
 
     async def _own_version(self, definition: str, options: dict[str, Any]) -> VersionRow | None:
         """A run of data that starts its own definition starts the revision it has itself."""
