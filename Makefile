@@ -28,7 +28,8 @@ check: .venv/.dev ## format, lint, types, architecture
 # Scripts are isolated by it. Without it their tests fail: they try to break out of a real one.
 bubblewrap:
 	@command -v bwrap >/dev/null || test "$$(id -u)" != 0 || ! command -v apt-get >/dev/null || \
-	{ apt-get -qq update && apt-get -qq install -y bubblewrap; } >/dev/null || \
+	{ apt-get -qq install -y bubblewrap || \
+	  { apt-get -qq update && apt-get -qq install -y bubblewrap; }; } >/dev/null 2>&1 || \
 	echo "bubblewrap could not be installed; the tests of scripts will fail." >&2
 
 format: .venv/.dev ## write the format and the lint fixes that are safe

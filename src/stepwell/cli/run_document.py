@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from stepwell.graph.plan import Plan, PlanNode
-from stepwell.kernel.run import Run, Step
+from stepwell.kernel.run import ErrorInfo, Run, Step
 from stepwell.kernel.states import ENDED, OPEN
 
 # A node's id, the iterations that it stands in, and what is inside of it or belongs to it.
@@ -39,6 +39,7 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
     # Parts of nodes that have several: when the first began, and what is under way of them.
     began: dict[str, Any] = {}
     under_way: dict[str, Step] = {}
+    late: list[str] = []
     for step in journal:
         key, node, part = _place(step.key, plan)
         if node is None:
@@ -50,9 +51,15 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
             began.setdefault(key, step.started_at)
             if step.status in OPEN or step.status == "waiting":
                 under_way[key] = step
+            elif part == "timeout" and step.status == "completed":
+                late.append(key)
     for key, step in under_way.items():
         if key not in shown:
             shown[key] = _step(key, step) | {"output": None}
+    for key in late:  # given up by its own timer, which is a reason of its own
+        if key in shown and shown[key]["status"] == "skipped":
+            error = ErrorInfo("step_timed_out", f"{key!r} took longer than its timeout.", key)
+            shown[key] |= {"status": "timed_out", "reason": None, "error": error}
     for key, each in shown.items():
         began.setdefault(key, each["started_at"])
         for outer in _around(key):  # has begun when the first thing inside of it did

@@ -377,7 +377,8 @@ class _Level:
         found = [self._scope.steps[node_id].error for node_id in failed]
         message = found[0]["message"]
         if len(found) > 1:
-            message += "".join(f"; {each['step']}: {each['message']}" for each in found[1:])
+            others = (f"; {each['step']}: {each['message']}" for each in found[1:])
+            message = message.removesuffix(".") + "".join(others)
         info = ErrorInfo(found[0]["type"], message, found[0]["step"])
         failure = StepFailed(message, error=info, step=info.step)
         failure.journaled = self._errors[failed[0]].journaled
