@@ -42,7 +42,19 @@ STEP_STATUSES = {
     "say, or because its run has ended",
 }
 # Methods that graphs and their nodes are executed by.
-FOR_THE_ENGINE = frozenset({"ask", "answer", "emit_as", "claimed", "remark", "waits_for"})
+FOR_THE_ENGINE = frozenset(
+    {
+        "ask",
+        "answer",
+        "emit_as",
+        "claimed",
+        "remark",
+        "waits_for",
+        "has_recorded",
+        "at_work",
+        "in_thread",
+    }
+)
 # Kind of step, what makes one, and its key.
 STEP_KINDS = (
     ("step", "`ctx.step(name, …)`", "the name"),

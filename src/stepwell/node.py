@@ -17,6 +17,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping
+from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Annotated, Any, Literal, Protocol
 
@@ -28,7 +29,7 @@ from stepwell.graph.problems import Problems, below
 from stepwell.graph.refs import Inserted as Inserted
 from stepwell.graph.refs import may_refer
 from stepwell.kernel.durations import Duration, seconds
-from stepwell.kernel.records import GateRecord
+from stepwell.kernel.records import GateRecord, OnTimeout
 
 # How pydantic calls what is wrong, and how the checks of definitions do.
 _CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
@@ -84,7 +85,7 @@ class Gates(Protocol):
     """Opens and closes the gates of runs."""
 
     async def open(self, run_id: str, key: str, definition: str, **fields: Any) -> GateRecord: ...
-    async def expire(self, gate_id: str) -> dict[str, Any]: ...
+    async def expire(self, gate_id: str, default: OnTimeout) -> dict[str, Any]: ...
 
 
 class Started(Protocol):
@@ -128,6 +129,14 @@ class Durably(Protocol):
         ...
 
     def waits_for(self, key: str) -> bool: ...
+
+    def has_recorded(self, key: str) -> bool:
+        """Whether the journal has an end for this already."""
+        ...
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """While inside, the run is not given back for only waiting."""
+        ...
 
 
 class Call(Protocol):
@@ -174,6 +183,10 @@ class Call(Protocol):
 
     def config(self) -> dict[str, Any]:
         """The config with its references resolved."""
+        ...
+
+    async def in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a plain function in a thread that nobody waits for in the end."""
         ...
 
     def parts(self, field: str) -> list[str]:

@@ -3,12 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from typing import Any
 
 import pytest
 
 from stepwell import RunFailed, function, workflow
-from stepwell.errors import InputInvalid, InvalidDefinition, NonRetryable, RequestFailed
+from stepwell.errors import (
+    InputInvalid,
+    InvalidDefinition,
+    NonRetryable,
+    RequestFailed,
+    UnknownDefinition,
+)
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.crash import vanish
 from tests.conftest import World
@@ -306,3 +313,21 @@ async def test_runs_that_start_each_other_without_end_are_stopped(
         with pytest.raises(RunFailed, match="5 runs have started each other"):
             await run.result(30)
         assert len((await sw.list_runs(definition="made")).items) == 6
+
+
+async def test_a_version_of_data_that_was_never_published_is_not_waited_for(world: World) -> None:
+    async with world() as sw:
+        await sw.definitions.publish(definition(node("a", "transform", value=1)))
+        with pytest.raises(UnknownDefinition, match="no version 9"):
+            await sw.start("made", version=9)
+
+
+async def test_plain_functions_run_in_the_threads_of_steps(world: World) -> None:
+    """Nobody waits for those in the end, as for the threads of asyncio itself."""
+
+    def where() -> str:
+        return threading.current_thread().name
+
+    async with world(functions=[where]) as sw, sw.worker():
+        run = await sw.start_document(definition(node("where", "python", function="where")))
+        assert (await run.result(30)).startswith("stepwell-step")

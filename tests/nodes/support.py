@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from typing import Any
 
+from stepwell.engine.calls import call_in_thread
 from stepwell.node import NodeType
 
 
@@ -40,6 +42,13 @@ class Call:
 
     def config(self) -> dict[str, Any]:
         return self.given | {key: "".join(parts) for key, parts in self.in_parts.items()}
+
+    async def in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        threads = ThreadPoolExecutor(1)
+        try:
+            return await call_in_thread(threads, function, *args, **kwargs)
+        finally:
+            threads.shutdown(wait=False)
 
     def parts(self, field: str) -> list[str]:
         return self.in_parts.get(field) or [self.given[field]]

@@ -11,6 +11,7 @@ from stepwell.errors import (
     GateClosed,
     GateDrifted,
     GateNotFound,
+    InvalidInput,
     InvalidName,
     NotAnApprover,
     TokenInvalid,
@@ -210,3 +211,44 @@ async def test_the_gate_of_a_child_is_found_by_its_parent(world: World) -> None:
         assert await sw.gates.list((await sw.start_document(child)).id) != [gate]
         await sw.gates.decide(gate.id, "approve", by="ada")
         assert (await run.result(30))["approved"] is True
+
+
+@pytest.mark.parametrize("how", ["cancelled", "timed_out", "forked"])
+async def test_a_run_that_is_taken_up_again_at_its_gate_has_a_gate_of_its_own(
+    world: World, clock: FakeClock, how: str
+) -> None:
+    calls.clear()
+    async with world(functions=[tell]) as sw, sw.worker():
+        deadline = "1m" if how == "timed_out" else None
+        run = await sw.start_document(gated(), {"tag": "v1"}, deadline=deadline)
+        first = await open_gate(sw, run.id)
+        if how == "forked":
+            again = await sw.fork(run.id, next(s.key for s in await sw.steps(run.id) if s.about))
+        else:
+            if how == "cancelled":
+                await sw.cancel(run.id)
+            async with flowing(clock):
+                await until(sw, run.id, how)
+            again = await sw.retry(run.id)
+        second = await open_gate(sw, again.id)
+        assert second.id != first.id
+        await sw.gates.decide(second.id, "approve", by="ada")
+        assert (await again.result(30))["approved"] is True
+        assert calls == ["before"]
+
+
+@pytest.mark.parametrize(
+    "odd",
+    [{"decision": "approved"}, {"by": ""}, {"note": "x" * 10_001}],
+    ids=lambda odd: str(odd)[:20],
+)
+async def test_an_odd_decision_is_refused_and_does_no_harm(
+    world: World, odd: dict[str, Any]
+) -> None:
+    async with world(functions=[tell]) as sw, sw.worker():
+        run = await sw.start_document(gated(), {"tag": "v1"})
+        gate = await open_gate(sw, run.id)
+        given = {"decision": "approve", "by": "ada", "note": ""} | odd
+        with pytest.raises(InvalidInput):
+            await sw.gates.decide(gate.id, given.pop("decision"), **given)
+        assert await sw.gates.list() == [gate]

@@ -342,7 +342,7 @@ class Stepwell(Operations, Reading):
         settings = self._settings
         vault = Vault(self.store.records, self._workspace, self._keyring, self.store.clock)
         host = NodeHost(
-            self.store.records, vault, self._ids, self.store.clock, self._workspace,
+            self.store.records, vault, self.store.clock, self._workspace,
             self._functions, allow_private=settings.http_allow_private, folder=settings.folder,
             environment=settings.environment,
         )  # fmt: skip

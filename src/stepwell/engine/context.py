@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 from stepwell.engine.awaiting import Awaiting
+from stepwell.engine.calls import call_in_thread
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_child_failure, describe_failure
 from stepwell.engine.journaling import WaitOutcome, value_of
@@ -136,6 +137,10 @@ class Context(Awaiting):
         except asyncio.CancelledError:
             execution.skip(key, seq, "step", work.started_at, unknown=once)
             raise
+
+    async def in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a plain function in one of the threads that steps have."""
+        return await call_in_thread(self._threads, function, *args, **kwargs)
 
     # -- children ------------------------------------------------------------------------
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import sys
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 from stepwell.engine.execution import Execution
@@ -16,6 +16,7 @@ from stepwell.errors import ContextMisuse
 from stepwell.kernel.changes import Change, ClaimedRun, JournalRow, OpenWait, RecordStep, WaitRow
 from stepwell.kernel.codec import MAX_RESULT_BYTES, decode, encode
 from stepwell.kernel.names import check_step_name, is_repeated
+from stepwell.kernel.states import SETTLED
 
 # How a wait that has ended goes into the journal: status, output, error.
 WaitOutcome = Callable[[WaitRow], tuple[str, str | None, str | None]]
@@ -89,6 +90,15 @@ class Journaling:
     def claimed(self) -> ClaimedRun:
         """The run as it was claimed."""
         return self._execution.claimed
+
+    def has_recorded(self, key: str) -> bool:
+        """Whether the journal has an end for this already."""
+        entry = self._execution.entries.get(key)
+        return entry is not None and entry.status in SETTLED
+
+    def at_work(self) -> AbstractContextManager[None]:
+        """While inside, the run is not given back for only waiting."""
+        return self._at_work()
 
     def waits_for(self, key: str) -> bool:
         """Whether the run has a wait of that key since before its program was begun."""

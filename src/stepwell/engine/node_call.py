@@ -14,7 +14,6 @@ from stepwell.graph.plan import PlanNode
 from stepwell.graph.refs import Composed, Inserted, Text, as_text, look_up, resolve
 from stepwell.graph.scope import Scope
 from stepwell.kernel.clock import Clock
-from stepwell.kernel.ids import Ids
 from stepwell.store import Records
 
 
@@ -22,11 +21,11 @@ class NodeHost:
     """What nodes may use of the process they are executed in."""
 
     def __init__(
-        self, records: Records, vault: Vault, ids: Ids, clock: Clock, workspace_id: str,
+        self, records: Records, vault: Vault, clock: Clock, workspace_id: str,
         functions: Mapping[str, Callable[..., Any]], *, allow_private: bool, folder: str,
         environment: Mapping[str, str],
     ) -> None:  # fmt: skip
-        self.gates = Gates(records, ids, clock, workspace_id)
+        self.gates = Gates(records, clock, workspace_id)
         self.vault = vault
         self.clock = clock
         self.functions = functions
@@ -73,6 +72,10 @@ class NodeCall:
         """Whether nobody is there to do tasks: they count as done."""
         trigger = self.durably.claimed.trigger
         return trigger is not None and bool(msgspec.json.decode(trigger).get("auto_advance"))
+
+    async def in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
+        """Call a plain function in a thread that nobody waits for in the end."""
+        return await self.durably.in_thread(function, *args, **kwargs)
 
     def reveal(self, secrets: Mapping[str, str]) -> None:
         """Let references see secrets."""

@@ -169,6 +169,12 @@ class Starter:
             latest = self._known.get(name) or await self._store.version(
                 self._workspace_id, name, None
             )
+            if latest is not None and latest.kind == "graph":
+                raise UnknownDefinition(
+                    f"The definition {name!r} has no version {version}; its last is "
+                    f"{latest.version}.",
+                    definition=name,
+                )
             if latest is not None:
                 row = VersionRow(
                     name, version, latest.kind, code_program(name, version),

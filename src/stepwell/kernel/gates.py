@@ -9,11 +9,18 @@ from typing import Any
 
 import msgspec
 
-from stepwell.errors import GateClosed, GateDrifted, NotAnApprover, TokenInvalid
+from stepwell.errors import GateClosed, GateDrifted, InvalidInput, NotAnApprover, TokenInvalid
 from stepwell.kernel.clock import shown
-from stepwell.kernel.records import Decision, GateDecision, GateRecord, GateStatus
+from stepwell.kernel.names import check_text, show
+from stepwell.kernel.records import Decision, GateDecision, GateRecord, GateStatus, OnTimeout
 
+MAX_NOTE = 10_000
 _STATUS: dict[Decision, GateStatus] = {"approve": "approved", "deny": "denied"}
+
+
+def gate_id(run_id: str, key: str) -> str:
+    """The id of a run's gate: the same however often the run comes to it, and only this run's."""
+    return hashlib.sha256(f"{run_id}/{key}".encode()).hexdigest()[:26]
 
 
 def subject_hash(subject: Any, revision: str) -> str:
@@ -47,6 +54,13 @@ def decided(
 
     `seen_hash` is the hash of what whoever decides was shown.
     """
+    given: object = decision
+    if given not in _STATUS:
+        raise InvalidInput(f"A decision is approve or deny, not {show(given)}.")
+    check_text(by, "Who decides")
+    text: object = note
+    if not isinstance(text, str) or len(text) > MAX_NOTE:
+        raise InvalidInput(f"A note is a text of at most {MAX_NOTE:,} characters.")
     check_open(gate, now)
     if seen_hash is not None and seen_hash != gate.subject_hash:
         raise GateDrifted(
@@ -100,10 +114,15 @@ def voided(gate: GateRecord) -> GateRecord:
     return msgspec.structs.replace(gate, serial=gate.serial + 1, status="void", decisions=[])
 
 
+def expired_outcome(default: OnTimeout) -> dict[str, Any]:
+    """What a run is told when nobody has decided."""
+    return {"decision": default, "by": [], "note": "", "expired": True}
+
+
 def outcome(gate: GateRecord) -> dict[str, Any]:
     """What a run is told of a gate that is closed."""
     if gate.status == "expired":
-        return {"decision": gate.on_timeout, "by": [], "note": "", "expired": True}
+        return expired_outcome(gate.on_timeout)
     decision: Decision = "approve" if gate.status == "approved" else "deny"
     notes = [each.note for each in gate.decisions if each.note]
     return {

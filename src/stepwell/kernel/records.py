@@ -10,6 +10,7 @@ Source = Literal["publish", "sync", "proposal", "rollback", "import", "record"]
 ProposalStatus = Literal["pending", "approved", "rejected", "expired", "applied", "failed"]
 GateStatus = Literal["open", "approved", "denied", "expired", "void"]
 Decision = Literal["approve", "deny"]
+OnTimeout = Literal["approve", "deny", "fail"]
 
 
 class DefinitionRecord(msgspec.Struct, frozen=True):
@@ -113,7 +114,7 @@ class GateRecord(msgspec.Struct, frozen=True):
     subject_hash: str
     created_at: int
     deadline_at: int | None
-    on_timeout: Literal["approve", "deny", "fail"]
+    on_timeout: OnTimeout
     approvers: list[str]
     required: int
     decisions: list[GateDecision] = []

@@ -9,7 +9,7 @@ from pydantic import Field
 from stepwell.errors import GateDenied, GateTimedOut, RunDenied
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.durations import seconds
-from stepwell.kernel.gates import signal_name, subject_hash
+from stepwell.kernel.gates import gate_id, signal_name, subject_hash
 from stepwell.node import Call, NodeConfig, WrittenDuration, node
 
 
@@ -41,34 +41,31 @@ async def approval(config: Config, call: Call) -> dict[str, Any]:
     The decision is bound to what was asked: to the resolved prompt and subject, and to the
     revision. Where one of them is another than before, in a fork say, the question is asked anew.
     """
-    subject = {"prompt": config.prompt, "subject": config.subject}
-    asked = subject_hash(subject, call.revision)
-    # The hash is part of the keys: what was decided about something else is not found.
+    asked = subject_hash({"prompt": config.prompt, "subject": config.subject}, call.revision)
+    # The hash is part of the key: what was decided about something else is not found.
     mark = f"[{asked[:12]}]"
     limit = None if config.timeout is None else seconds(config.timeout)
-
-    async def open_gate() -> dict[str, Any]:
-        gate = await call.host.gates.open(
-            call.run_id, call.key + mark, call.definition, prompt=config.prompt,
-            subject=config.subject, subject_hash=asked, on_timeout=config.on_timeout,
-            approvers=config.approvers, required=config.required,
-            timeout_micros=None if limit is None else int(limit * SECOND),
-        )  # fmt: skip
-        return {"id": gate.id}
-
-    opened = await call.durably.step(f"{call.key}.gate{mark}", open_gate)
+    waited = f"{call.key}.decision{mark}"
+    gate = gate_id(call.run_id, call.key + mark)
+    if not call.durably.has_recorded(waited):
+        # Not journaled: a retry or a fork that has to ask needs a gate of its own.
+        with call.durably.at_work():
+            await call.host.gates.open(
+                call.run_id, call.key + mark, call.definition, prompt=config.prompt,
+                subject=config.subject, subject_hash=asked, on_timeout=config.on_timeout,
+                approvers=config.approvers, required=config.required,
+                timeout_micros=None if limit is None else int(limit * SECOND),
+            )  # fmt: skip
     about = {
-        "gate": opened["id"], "prompt": config.prompt, "subject": config.subject,
+        "gate": gate, "prompt": config.prompt, "subject": config.subject,
         "approvers": config.approvers, "required": config.required,
     }  # fmt: skip
-    answered, decision = await call.durably.ask(
-        f"{call.key}.decision{mark}", "gate", signal_name(opened["id"]), about, limit
-    )
+    answered, decision = await call.durably.ask(waited, "gate", signal_name(gate), about, limit)
     if not answered:
         decision = await call.durably.step(
-            f"{call.key}.expired{mark}", call.host.gates.expire, opened["id"]
+            f"{call.key}.expired{mark}", call.host.gates.expire, gate, config.on_timeout
         )
-    return _followed(config, call.key, {**decision, "gate": opened["id"]})
+    return _followed(config, call.key, {**decision, "gate": gate})
 
 
 def _followed(config: Config, key: str, decision: dict[str, Any]) -> dict[str, Any]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import inspect
 from collections.abc import Callable, Mapping
 from typing import Any
@@ -31,9 +30,11 @@ class Config(NodeConfig):
 async def python(config: Config, call: Call) -> Any:
     """Call a Python function of yours; the output is what it returns."""
     function = _found(config.function, call.host.functions)
-    if "input" in config.model_fields_set:
-        return await _called(function, config.input)
-    return await _called(function, **config.args)
+    args = [config.input] if "input" in config.model_fields_set else []
+    if inspect.iscoroutinefunction(function):
+        return await function(*args, **config.args)
+    result = await call.in_thread(function, *args, **config.args)
+    return await result if inspect.isawaitable(result) else result
 
 
 def _found(name: str, functions: Mapping[str, Callable[..., Any]]) -> Callable[..., Any]:
@@ -45,19 +46,3 @@ def _found(name: str, functions: Mapping[str, Callable[..., Any]]) -> Callable[.
         "Stepwell(functions=[…]), or in the module that `stepwell worker MODULE` or "
         "`stepwell run --with MODULE` names."
     )
-
-
-async def _called(function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:
-    """Call a coroutine function here, and any other in a thread with the same context variables."""
-    if inspect.iscoroutinefunction(function):
-        return await function(*args, **kwargs)
-
-    def call_it() -> Any:
-        try:
-            return function(*args, **kwargs)
-        except StopIteration as error:
-            # A future cannot hold it: whoever awaits that would wait forever.
-            raise RuntimeError(f"StopIteration was raised: {error}") from error
-
-    result = await asyncio.to_thread(call_it)
-    return await result if inspect.isawaitable(result) else result

@@ -25,6 +25,10 @@ class Failed(Exception):
         self.shown = shown
 
 
+class FailedAtOnce(Exception):
+    """A node fails its run, from wherever it stands."""
+
+
 class Model:
     """Plays one run of a plan."""
 
@@ -42,6 +46,9 @@ class Model:
             self.status = "completed"
         except Failed:
             self.status = "failed"
+        except FailedAtOnce:
+            self.status = "failed"
+            self.loose = set(self.shown)
         if self._returned:
             self.status, self.output = "completed", "returned"
             self.loose = set(self.shown)
@@ -73,8 +80,8 @@ class Model:
             if state.status == "failed" and fails_run(plan, node_id)
         ]
         if at_once:
-            self._loosen(prefix)
-        if at_once or failures(plan, states):
+            raise FailedAtOnce
+        if failures(plan, states):
             raise Failed
         assert plan.output is not None
         return resolve(plan.output, scope)
