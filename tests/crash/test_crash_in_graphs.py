@@ -12,7 +12,7 @@ import pytest
 
 from stepwell import Stepwell
 from stepwell.catalog import store_for
-from stepwell.engine.calls import current_step
+from stepwell.engine.surroundings import current_step
 from stepwell.errors import GateClosed, StepNotFound
 from stepwell.testing.clock import FakeClock
 from tests.crash.graphs import EXPECTED, GRAPHS

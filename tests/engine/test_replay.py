@@ -307,3 +307,36 @@ async def test_what_a_program_decided_is_durable_before_any_step_acts_on_it(
         gate.open()
         await run.result()
     assert sorted(calls) == list(range(steps))
+
+
+async def test_what_came_one_after_the_other_does_so_on_replay(world: World) -> None:
+    seen: list[list[list[str]]] = []
+    gates = {name: asyncio.Event() for name in ("fast", "slow")}
+
+    async def gated(name: str) -> None:
+        await gates[name].wait()
+
+    @workflow
+    async def watch(ctx: Any, input: Any) -> Any:
+        tasks = {asyncio.create_task(ctx.step(name, gated, name)): name for name in gates}
+        groups: list[list[str]] = []
+        pending = set(tasks)
+        while pending:
+            done, pending = await asyncio.wait(pending, return_when=asyncio.FIRST_COMPLETED)
+            groups.append(sorted(tasks[task] for task in done))
+        seen.append(groups)
+        await ctx.wait_for_event("go")
+
+    async with world([watch]) as sw:
+        async with sw.worker():
+            run = await sw.start("watch")
+            gates["fast"].set()
+            while not [s for s in await sw.steps(run.id) if s.status == "completed"]:
+                await asyncio.sleep(0.001)
+            gates["slow"].set()
+            await until(sw, run.id, "waiting")
+        async with sw.worker():
+            await sw.signal(run.id, "go")
+            await run.result()
+    assert len(seen) >= 2
+    assert all(groups == [["fast"], ["slow"]] for groups in seen)

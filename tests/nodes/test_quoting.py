@@ -174,7 +174,7 @@ def test_where_text_would_be_read_as_code_only_numbers_are_put_in(before: str, a
         ("[[ 1 -eq 1 ]] && echo ", ""),
         ("[ ", " -eq 1 ]"),
         ("evaluate ", ""),
-        ("echo eval ", ""),
+        ("echo ./deploy.sh ", " | sort"),
         ("bash script.sh ", ""),
         ("eval x; echo ", ""),
         ("f() { local x=", "; }"),
@@ -196,3 +196,19 @@ def test_where_a_shell_does_not_look_at_variables_text_is_refused(
 ) -> None:
     with pytest.raises(ConfigInvalid, match=hint):
         with_variables([before, insert("x"), after])
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ("if eval echo ", "; then :; fi"), ("while read -r ", "; do :; done"), ("X=1 eval ", ""),
+        ("\\eval echo ", ""), ("time eval ", ""), ("coproc eval ", ""), ("if let ", "; then :; fi"),
+        ("timeout 5 bash -c 'echo ", "'"), ('nohup sh -c "echo ', '"'), ("env A=1 bash -c ", ""),
+        ("FOO=1 bash -Cc ", ""), ("xargs -I{} sh -c ", ""), ("su root -c ", ""),
+        ("bash <<EOF\necho ", "\nEOF"), ('bash <<< "', '"'), ('echo "', '" | bash'),
+        ('echo "', '" | sudo sh -s'), ("source <(echo ", ")"), ("declare -i n; n=", ""),
+    ],
+)  # fmt: skip
+def test_no_wrapper_makes_a_shell_read_text_as_code(before: str, after: str) -> None:
+    with pytest.raises(ConfigInvalid):
+        with_variables([before, insert("; id"), after])

@@ -51,7 +51,7 @@ class Awaiting(Journaling):
             )
             with self._giving_up(key, seq, "sleep"):
                 entry = await self._wait(opening, lambda row: ("completed", None, None))
-                await self._settled(entry)
+                await self._settled(entry, waited=True)
         else:
             await self._replay(entry)
 
@@ -87,7 +87,7 @@ class Awaiting(Journaling):
             )  # fmt: skip
             with self._giving_up(key, seq, "event"):
                 entry = await self._wait(opening, _event_outcome)
-                await self._settled(entry)
+                await self._settled(entry, waited=True)
         else:
             await self._replay(entry)
         if entry.status == "timed_out":
@@ -147,7 +147,7 @@ class Awaiting(Journaling):
             )  # fmt: skip
             with self._giving_up(key, seq, kind):
                 entry = await self._wait(opening, _event_outcome)
-                await self._settled(entry)
+                await self._settled(entry, waited=True)
         else:
             await self._replay(entry)
         return entry.status != "timed_out", value_of(entry)

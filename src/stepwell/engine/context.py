@@ -204,7 +204,8 @@ class Context(Awaiting):
                 return await self._settled(entry_of(record))
         self._children[key] = child.id
         opening = self._child_wait(key, seq, child.id)
-        return await self._settled(await self._wait(opening, _child_outcome(key, opening), child))
+        entry = await self._wait(opening, _child_outcome(key, opening), child)
+        return await self._settled(entry, waited=True)
 
     async def _child(
         self, key: str, definition: str, input: Any, options: dict[str, Any]
@@ -270,7 +271,8 @@ class Context(Awaiting):
         """Wait for a child that is there already."""
         self._children[key] = run_id
         opening = self._child_wait(key, seq, run_id)
-        return await self._settled(await self._wait(opening, _child_outcome(key, opening)))
+        entry = await self._wait(opening, _child_outcome(key, opening))
+        return await self._settled(entry, waited=True)
 
     # -- code changes --------------------------------------------------------------------
 

@@ -12,6 +12,7 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
 from stepwell.kernel.changes import GROUP_BITS
 
@@ -34,6 +35,9 @@ class Deliveries:
         self._count = 0
         self._turning = False
         self._asked = False
+        # The task that had its last result at once. Another one that asks right after it may be
+        # a branch beside it, and the program has not had the time to react.
+        self._hasty: asyncio.Task[Any] | None = None
         self.settle_turns = SETTLE_TURNS
         # Operations the program has under way.
         self.outstanding = 0
@@ -56,8 +60,11 @@ class Deliveries:
         self._recorded[group] -= 1
         if self._recorded[group] == 0:
             self._order.remove(group)
-        if alone and self.outstanding == 0 and self.idle:
+        task = asyncio.current_task()
+        if alone and self.outstanding == 0 and self.idle and self._hasty in (None, task):
+            self._hasty = task
             return None
+        self._hasty = None
         self._asked = True
         return self._turn_of(position, self.settle_turns)
 
@@ -65,9 +72,12 @@ class Deliveries:
         """The same once more, for a program that gave up what it has to get."""
         return self._turn_of(position, self.settle_turns)
 
-    def recorded(self, position: int) -> asyncio.Future[None] | None:
-        """A result has just become durable; what to wait for until its turn has come."""
-        if self.outstanding > 1 or not self.idle or self.replaying:
+    def recorded(self, position: int, *, under_way: int) -> asyncio.Future[None] | None:
+        """A result has just become durable; what to wait for until its turn has come.
+
+        `under_way` is how many of the operations under way are this very one: 1 or 0.
+        """
+        if self.outstanding > under_way or not self.idle or self.replaying:
             return self._turn_of(position, self.settle_turns if self.replaying else 1)
         return None
 

@@ -65,8 +65,10 @@ class Journaling:
                 turn = deliveries.again(entry.position)
         return self._outcome(entry)
 
-    async def _settled(self, entry: JournalRow) -> Any:
-        turn = self._execution.deliveries.recorded(entry.position)
+    async def _settled(self, entry: JournalRow, *, waited: bool = False) -> Any:
+        """The result of what was just recorded; what was waited for is not under way any more."""
+        under_way = 0 if waited else 1
+        turn = self._execution.deliveries.recorded(entry.position, under_way=under_way)
         if turn is not None:
             await turn
         return self._outcome(entry)

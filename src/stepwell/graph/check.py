@@ -10,6 +10,7 @@ import jsonschema_rs
 from stepwell.errors import InvalidDuration
 from stepwell.graph.compile import CONTROL, Compiler, NodeKind
 from stepwell.graph.definition import RESERVED, Definition, Graph, Node
+from stepwell.graph.inputs import validator
 from stepwell.graph.plan import Plan, PlanNode
 from stepwell.graph.problems import Problems, below
 from stepwell.kernel.durations import seconds
@@ -190,7 +191,7 @@ def _check_inputs(definition: Definition, problems: Problems) -> None:
     if definition.inputs is None:
         return
     try:
-        jsonschema_rs.validator_for(definition.inputs)
+        validator(definition.inputs)
     except jsonschema_rs.ValidationError as error:
         problems.error(
             "inputs", "bad_schema", f"inputs is not a JSON Schema: {error.message:.300}."

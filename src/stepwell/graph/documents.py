@@ -79,6 +79,9 @@ def checked(
             )  # fmt: skip
         plan = check(definition, types.by_name, problems)
     found = [_with_line(each, imported.lines) for each in problems.found]
+    found += [
+        Problem(loss.path, "lost", loss.message, severity="warning") for loss in imported.losses
+    ]
     found.sort(key=lambda each: each.line or 0)
     return Checked(
         imported.document, definition, plan if problems.ok else None, found, problems.ok,

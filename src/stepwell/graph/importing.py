@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tomllib
 from collections.abc import Mapping
 from typing import Any
@@ -13,6 +14,8 @@ from stepwell.graph.dialects.conversion import Load, Loss, Losses
 from stepwell.graph.problems import Problems
 from stepwell.graph.reading import MAX_CHARACTERS, read
 
+# Each part of a dotted key is looked up from the start.
+_LONG_KEY = re.compile(r"(?:[\w-]+\s*\.\s*){100}")
 # What a document of this system's own language is called.
 OWN = "stepwell"
 
@@ -32,14 +35,11 @@ def import_text(text: str, load: Load, problems: Problems) -> Imported | None:
     data, lines = _data(text, problems)
     if not problems.ok:
         return None
-    losses = Losses()
     if isinstance(data, dict) and "nodes" in data:
         return Imported(data, OWN, [], lines)
-    if formula.recognises(data):
-        return Imported(formula.convert(data, losses, load), formula.NAME, losses.found, {})
-    for dialect in (mesh, recipe, step_list):
-        if dialect.recognises(data):
-            return Imported(dialect.convert(data, losses), dialect.NAME, losses.found, {})
+    for dialect in (formula, mesh, recipe, step_list):
+        if _recognised(dialect, data):
+            return _converted(dialect, data, load, problems)
     problems.error(
         "", "not_a_definition", "This is neither a definition nor anything that becomes one.",
         "A definition has a name and nodes; step lists, reference steps, recipes and formulas "
@@ -48,11 +48,35 @@ def import_text(text: str, load: Load, problems: Problems) -> Imported | None:
     return None
 
 
+def _recognised(dialect: Any, data: Any) -> bool:
+    try:
+        return bool(dialect.recognises(data))
+    except (TypeError, AttributeError, LookupError, ValueError):
+        return False
+
+
+def _converted(dialect: Any, data: Any, load: Load, problems: Problems) -> Imported | None:
+    """What a dialect makes of data; something in it may have any form but the right one."""
+    losses = Losses()
+    try:
+        more = (load,) if dialect is formula else ()
+        return Imported(dialect.convert(data, losses, *more), dialect.NAME, losses.found, {})
+    except (TypeError, AttributeError, LookupError, ValueError, RecursionError) as error:
+        problems.error(
+            "", "bad_document",
+            f"This looks like a {dialect.NAME}, but some part of it has another form than it "
+            f"should: {str(error)[:200]}.",
+        )  # fmt: skip
+        return None
+
+
 def _data(text: str, problems: Problems) -> tuple[Any, Mapping[str, int]]:
     if len(text) <= MAX_CHARACTERS and _looks_like_toml(text):
         try:
+            if _LONG_KEY.search(text):
+                raise ValueError("a key has more than 100 parts")
             return tomllib.loads(text), {}
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
+        except (ValueError, RecursionError) as error:
             problems.error("", "unreadable", f"The document cannot be read: {error}.")
             return None, {}
     reading = read(text, problems)

@@ -13,12 +13,22 @@ from stepwell.errors import InputInvalid
 MOST_LISTED = 20
 
 
+def _refuse(uri: str) -> Any:
+    raise ValueError(f"it refers to {uri[:200]!r}; schemas are complete by themselves")
+
+
+def validator(schema: dict[str, Any]) -> Any:
+    """What checks values against a schema; raises if it is none, or refers to other places."""
+    # Left to itself the library would read files, and fetch what has an address.
+    return jsonschema_rs.validator_for(schema, retriever=_refuse)
+
+
 class Inputs:
     """Checks inputs against one JSON Schema."""
 
     def __init__(self, schema: dict[str, Any] | None) -> None:
         self._schema = schema
-        self._validator = None if schema is None else jsonschema_rs.validator_for(schema)
+        self._validator = None if schema is None else validator(schema)
 
     def prepared(self, value: Any) -> Any:
         """The input with its defaults; raises InputInvalid with all that is wrong."""
@@ -59,10 +69,12 @@ def _unknown(value: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
     says = {"additionalProperties", "patternProperties", "unevaluatedProperties"} & schema.keys()
     if not isinstance(value, dict) or not isinstance(properties, dict) or says:
         return []
+    unknown = [name for name in value if name not in properties]
+    hints = [_hint(name, list(properties)) for name in unknown[:MOST_LISTED]]
+    hints += [""] * (len(unknown) - len(hints))  # comparing takes its time
     return [
-        {"path": name, "message": f"there is no such field{_hint(name, list(properties))}"}
-        for name in value
-        if name not in properties
+        {"path": name, "message": f"there is no such field{hint}"}
+        for name, hint in zip(unknown, hints, strict=True)
     ]
 
 

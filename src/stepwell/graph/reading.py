@@ -180,7 +180,9 @@ class _Builder:
         for other in merged:
             if not isinstance(other, dict):
                 raise _Unreadable(f"'<<' needs a mapping, not {other!r:.50}", self.lines[path])
-            found = {**other, **found}
+            self._values += len(other)
+            _check_count(self._values, self.lines[path])
+            found |= {name: value for name, value in other.items() if name not in found}
         return found
 
 

@@ -31,6 +31,7 @@ _BRACKET = r"\[(?:\d+|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')\]"
 _PATH = re.compile(rf"{_NAME}(?:\.{_NAME}|{_BRACKET})*")
 _SEGMENT = re.compile(rf"\.?({_NAME})|({_BRACKET})")
 _BRACES = re.compile(r"\{\{\{\{|\{\{(.*?)\}\}", re.DOTALL)
+_PLAIN_BRACES = re.compile(r"\{\{\{\{(?:(?!)(x))?")
 _AT = re.compile(rf"@@|(?<![\w@])@({_PATH.pattern})")
 # Everything a terminal or a protocol could take for a command; line breaks and tabs stay.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -202,7 +203,9 @@ def _read_text(text: str, names: Names, path: str, problems: Problems) -> Templa
         return Constant(text)
     parts: list[str | Ref] = []
     end = 0
-    for match in _BRACES.finditer(text):
+    unclosed = False
+    for match in _braces(text):
+        unclosed = unclosed or "{{" in text[end : match.start()]
         _read_ats(text[end : match.start()], names, path, problems, parts, text)
         end = match.end()
         if match[1] is None:
@@ -211,7 +214,7 @@ def _read_text(text: str, names: Names, path: str, problems: Problems) -> Templa
             ref = _read_braces(match[1], names, path, problems)
             parts.append(match[0] if ref is None else ref)
     _read_ats(text[end:], names, path, problems, parts, text)
-    if "{{" in _BRACES.sub("", text):
+    if unclosed or "{{" in text[end:]:
         problems.error(
             path, "bad_reference", "A '{{' is not closed by '}}'.",
             "Write '{{{{' for two braces that mean nothing.",
@@ -222,6 +225,19 @@ def _read_text(text: str, names: Names, path: str, problems: Problems) -> Templa
     if any(isinstance(part, Ref) for part in kept):
         return Text(tuple(kept))
     return Constant("".join(str(part) for part in kept))
+
+
+def _braces(text: str) -> Iterator[re.Match[str]]:
+    """All braces; behind the last that close, only those are looked for that mean nothing.
+
+    Looked for everywhere, each that opens would be followed to the end of the text.
+    """
+    closed = text.rfind("}}") + 2 if "}}" in text else 0
+    end = 0
+    for match in _BRACES.finditer(text, 0, closed):
+        end = match.end()
+        yield match
+    yield from _PLAIN_BRACES.finditer(text, end)
 
 
 def _read_ats(

@@ -7,8 +7,9 @@ import re
 from collections.abc import Sequence
 from importlib import import_module
 from typing import Any
+from urllib.parse import unquote
 
-from stepwell.errors import RequestFailed, RequestRefused
+from stepwell.errors import AddressRefused, RequestFailed, RequestRefused
 from stepwell.nodes.addresses import Guard
 
 _WORD = re.compile(r"[A-Za-z_][\w-]*", re.ASCII)
@@ -18,7 +19,13 @@ async def push(targets: Sequence[str], title: str, message: str, guard: Guard) -
     """Send a message to all targets; errors name them by their place, as URLs hold secrets."""
     library = await asyncio.to_thread(_library)
     services = await asyncio.to_thread(_services, library, targets)
-    for service in services:
+    for index, service in enumerate(services):
+        if not guard.allow_private and "://" in unquote(targets[index].partition("?")[2]):
+            # Templates and key files: Apprise fetches them from wherever that is.
+            raise AddressRefused(
+                f"{_shown(targets, index)} names another address in its parameters, which is not "
+                "followed unless the operator sets STEPWELL_HTTP_ALLOW_PRIVATE=1."
+            )
         await _check(service, guard)
     # Nobody can stop a thread: what is on its way when the step is cancelled will arrive.
     outcomes = await asyncio.to_thread(_send, services, title, message)

@@ -54,11 +54,20 @@ _NUMBER = re.compile(r"[+-]?[0-9]{1,18}")
 # Commands that read their arguments as code. Names of variables are code too: bash executes what
 # stands in the subscript of `a[$(id)]`.
 _EVALUATES = re.compile(
-    r"""(?:^|[;&|({!\n]|\b(?:then|do|else|exec|command|builtin|sudo|env)\s)\s*
+    r"""(?:^|[\s;&|({!\\])
     (?:(?:eval|let|trap|unset|read|mapfile|readarray|getopts)\s[^;&|\n]*
     |(?:declare|typeset|local)\s(?:[^;&|\n]*\s)?(?:[^\s=;&|]*|-[a-zA-Z]*[in]\S*\s[^;&|\n]*)
     |(?:printf|test|\[)\s(?:[^;&|\n]*\s)?-[vR]\s+\S*
-    |(?:\S*/)?(?:ba|da|a|k|mk|z)?sh\s(?:[^;&|\n]*\s)?-[a-z]*c\s[^;&|\n]*)\Z""",
+    |(?:\S*/)?(?:(?:ba|da|a|k|mk|z)?sh|su)\s(?:[^;&|\n]*\s)?-[a-zA-Z]*c\s[^;&|\n]*)\Z""",
+    re.VERBOSE,
+)
+# A shell that reads its code from what comes in, and an integer by declaration: both may stand far
+# from the reference, before or after it.
+_READS_CODE = re.compile(
+    r"""(?:\||<\()\s*(?:\w+\s+)*(?:\S*/)?(?:ba|da|a|k|mk|z)?sh(?![\w./-])
+    |(?<![\w./-])(?:ba|da|a|k|mk|z)?sh(?![\w./-])[^;&|\n]*<<
+    |(?:^|[\s;&|({])(?:source|\.)\s+(?:<\(|/dev/stdin)
+    |(?:^|[\s;&|({])(?:declare|typeset|local)\s+-[a-zA-Z]*i""",
     re.VERBOSE,
 )
 _SUBSCRIPT = re.compile(r"\b[A-Za-z_]\w*\[[^\]\s]*\Z")
@@ -79,8 +88,21 @@ class _Frame:
 
 def with_variables(parts: Iterable[str]) -> tuple[str, dict[str, str]]:
     """The command, and the variables that hold what references have put into it."""
-    scanner = _Scanner(_joined(parts))
+    joined = _joined(parts)
+    _check_whole(joined)
+    scanner = _Scanner(joined)
     return scanner.text, scanner.variables
+
+
+def _check_whole(parts: Sequence[str]) -> None:
+    """Refuse a command that reads code from where references could put it."""
+    inserted = [part for part in parts if isinstance(part, Inserted)]
+    found = _READS_CODE.search("".join("0" if isinstance(p, Inserted) else p for p in parts))
+    if found and not all(map(_NUMBER.fullmatch, inserted)):
+        raise ConfigInvalid(
+            f"The command has a shell that reads code ({found[0].strip()!r}), so only numbers can "
+            "be put into it. Hand other text over by `env` or `stdin`."
+        )
 
 
 def _joined(parts: Iterable[str]) -> list[str]:

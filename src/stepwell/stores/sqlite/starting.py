@@ -139,7 +139,7 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
         f"""INSERT INTO steps SELECT ?1, s.key, s.seq, s.position, s.kind, {STATUS_IN_FORK},
                 s.attempts, coalesce(s.output, '"' || {_CHILD} || '"'), s.error, s.started_at,
                 s.completed_at
-            FROM steps s WHERE s.run_id = ?2 AND ({condition})""",
+            FROM steps s WHERE s.run_id = ?2 AND s.kind <> 'node' AND ({condition})""",
         change.id,
         change.forked_from,
         change.fork_from_step,
