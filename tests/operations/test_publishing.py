@@ -237,6 +237,33 @@ async def test_rolling_back_to_the_current_revision_says_so(world: World) -> Non
             await sw.definitions.rollback("checks", True)
 
 
+async def test_rolling_back_something_else_than_is_current_is_a_conflict(world: World) -> None:
+    async with world() as sw:
+        first = (await sw.definitions.publish(document(seconds=1))).revision.hash
+        second = (await sw.definitions.publish(document(seconds=2))).revision.hash
+        third = (await sw.definitions.publish(document(seconds=3), author="bob")).revision.hash
+        with pytest.raises(Conflict, match="published by bob") as caught:
+            await sw.definitions.rollback("checks", first, if_match=second)
+        assert caught.value.details["changes"] == ["node wait: config.duration: 2 → 3"]
+        assert caught.value.details["hash"] == (await sw.definitions.get("checks")).hash == third
+        result = await sw.definitions.rollback("checks", first, if_match=third)
+        assert result.revision.hash == first
+
+
+async def test_of_a_rollback_and_a_publication_at_once_the_other_is_told(world: World) -> None:
+    async with world() as sw:
+        await sw.definitions.publish(document(seconds=1))
+        base = (await sw.definitions.publish(document(seconds=2))).revision.hash
+        won, lost = await outcomes(
+            sw.definitions.rollback("checks", "1.0.0", if_match=base),
+            sw.definitions.publish(document(seconds=3), if_match=base),
+        )
+        current = await sw.definitions.get("checks")
+    assert [each.revision.hash for each in won] == [current.hash]
+    assert [type(error) for error in lost] == [Conflict]
+    assert current.number == 3
+
+
 async def test_what_is_rolled_back_to_is_checked_again(world: World) -> None:
     async with world() as sw:
         await sw.definitions.publish(document(seconds=1))

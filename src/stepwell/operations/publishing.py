@@ -60,11 +60,16 @@ class Publishing:
         name: str,
         ref: str | int,
         *,
+        if_match: str | None = None,
         version: str | None = None,
         note: str = "",
         author: str = "",
     ) -> PublishResult:
-        """Make a revision current that the definition has had before."""
+        """Make a revision current that the definition has had before.
+
+        `if_match` is the hash of the revision that it replaces: Conflict if another one is
+        current.
+        """
         how = Publication("rollback", author, note, version)
 
         async def attempt() -> PublishResult:
@@ -76,9 +81,13 @@ class Publishing:
                     definition=name,
                     hash=target.hash,
                 )
+            document = await self._revising.document(target.hash)
+            if if_match not in (None, head.hash):
+                assert if_match is not None
+                raise await self._revising.superseded(name, head, if_match, document)
             await self._revising.refuse_code(name)
             # Checked again: there may be node types that are gone since.
-            found = self._revising.check(await self._revising.document(target.hash), name)
+            found = self._revising.check(document, name)
             return await self._revising.make_current(head, found, how)
 
         return await self._revising.persist(attempt)
