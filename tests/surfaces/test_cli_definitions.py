@@ -26,3 +26,17 @@ def test_a_rollback_says_what_it_replaces(cli: Cli) -> None:
     assert (error["code"], error["details"]["hash"]) == ("conflict", third)
     assert error["details"]["changes"] == ["node wait: config.duration: 2 → 3"]
     assert cli.ok(*words, third)["hash"] == first
+
+
+def test_syncing_tells_of_each_file_what_became_of_it(cli: Cli) -> None:
+    folder = cli.folder / "definitions"
+    folder.mkdir()
+    for name in "ab":
+        (folder / f"{name}.json").write_text(json.dumps(document(name)), "utf-8")
+    assert "--apply does it" in cli("definitions", "sync", str(folder)).stdout
+    found = cli.ok("definitions", "sync", str(folder), "--apply")
+    assert (found["applied"], found["ok"]) == (True, True)
+    assert [(step["action"], step["outcome"]) for step in found["steps"]] == [
+        ("create", "done"), ("create", "done"),
+    ]  # fmt: skip
+    assert "not done" not in cli("definitions", "sync", str(folder), "--apply").stdout

@@ -256,11 +256,16 @@ def sync(folder: str, apply: bool, delete_missing: bool, store: str | None, as_j
         emit({"applied": plan.applied, "ok": plan.ok, "steps": msgspec.to_builtins(plan.steps)})
     else:
         for step in plan.steps:
-            click.echo(f"{step.action:<10} {step.name or '?'}")
-            for line in [*step.changes, *(problem.message for problem in step.problems)]:
+            undone = " (not done)" if apply and step.outcome != "done" else ""
+            click.echo(f"{step.action:<10} {step.name or '?'}{undone}")
+            said = [*step.changes, *(problem.message for problem in step.problems), step.message]
+            for line in filter(None, said):
                 click.echo(f"    {line}")
-        if not plan.applied:
-            click.echo("Nothing was changed; --apply does it." if plan.ok else "Nothing was done.")
+        if not apply and plan.ok:
+            click.echo("Nothing was changed; --apply does it.")
+        elif not plan.applied:
+            some = any(step.outcome == "done" for step in plan.steps)
+            click.echo("Not all of it was done." if some else "Nothing was done.")
     return OK if plan.ok else INPUT_ERROR
 
 

@@ -149,7 +149,7 @@ class Drafts(Publishing):
 
     async def _begun_before(self, head: DefinitionRecord, draft: DraftRecord) -> Conflict:
         found = await self._revising.superseded(
-            head.name, head, draft.base_hash or "", readable(draft.document)
+            head.name, head, draft.base_hash, readable(draft.document)
         )
         hint = " Save the draft again with the hash of that revision once it has what it needs."
         return Conflict(found.message + hint, **found.details)
