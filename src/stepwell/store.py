@@ -105,7 +105,7 @@ class Records(Protocol):
     async def document(self, workspace_id: str, hash: str) -> str | None: ...
 
     async def keep(self, workspace_id: str, hash: str, document: str) -> None:
-        """Keep a document under its hash."""
+        """Keep a document under its hash, unless there is one that means the same."""
         ...
 
     async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:

@@ -211,6 +211,14 @@ async def test_a_run_goes_on_with_the_revision_it_was_started_with(world: World)
         assert (await sw.get_run(new.id)).revision == second.hash
 
 
+async def test_a_run_of_a_document_leaves_the_texts_of_the_published_one(world: World) -> None:
+    async with world() as sw:
+        published = await sw.definitions.publish(document(title="Published"))
+        run = await sw.start_document(document(title="Tried"))
+        assert (await sw.get_run(run.id)).revision == published.revision.hash
+        assert (await sw.definitions.document("checks"))["title"] == "Published"
+
+
 async def test_rolling_back_names_a_revision_in_any_way(world: World) -> None:
     async with world() as sw:
         first = (await sw.definitions.publish(document(seconds=1))).revision

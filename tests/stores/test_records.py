@@ -123,6 +123,14 @@ async def test_a_hash_has_one_revision_that_keeps_when_it_was_created(store: Sto
     assert first.revision == "a"
 
 
+async def test_only_a_publication_replaces_a_document(store: Store) -> None:
+    await store.records.keep(WS, "a", "kept")
+    await store.records.amend(WS, publication(1, 1, "a"))
+    assert await store.records.document(WS, "a") == "document a"
+    await store.records.keep(WS, "a", "with other titles")
+    assert await store.records.document(WS, "a") == "document a"
+
+
 @pytest.mark.parametrize("serial", [1, 2, 4, 5])
 async def test_a_change_made_from_anything_but_the_latest_writes_nothing(
     store: Store, serial: int

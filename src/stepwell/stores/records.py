@@ -117,7 +117,8 @@ class SqlRecords:
         return rows[0][0] if rows else None
 
     async def keep(self, workspace_id: str, hash: str, document: str) -> None:
-        await self._amend([_document(workspace_id, hash, document)])
+        keep = "INSERT INTO documents VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
+        await self._amend([Statement(keep, (workspace_id, hash, document))])
 
     async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:
         rows = await self._fetch(
@@ -278,7 +279,7 @@ def _draft(workspace_id: str, amendment: Amendment) -> list[Statement]:
 
 
 def _document(workspace_id: str, hash: str, document: str) -> Statement:
-    # Texts for people may differ under one hash; the last one stands.
+    # Texts for people may differ under one hash; those published last stand.
     sql = """INSERT INTO documents VALUES ($1, $2, $3)
              ON CONFLICT (workspace_id, hash) DO UPDATE SET document = $3"""
     return Statement(sql, (workspace_id, hash, document))
