@@ -104,8 +104,16 @@ class Records(Protocol):
 
     async def document(self, workspace_id: str, hash: str) -> str | None: ...
 
-    async def keep(self, workspace_id: str, hash: str, document: str) -> None:
-        """Keep a document under its hash, unless there is one that means the same."""
+    async def keep(self, workspace_id: str, hash: str, document: str, now: int) -> None:
+        """Keep a document under its hash, or the one there is, which means the same."""
+        ...
+
+    async def prune_documents(self, before: int, now: int, limit: int) -> int:
+        """Look at so many documents that nobody has kept since then; 0 when none is left.
+
+        Those go that no revision, no version and no run names; for the others it is as if they
+        were kept now.
+        """
         ...
 
     async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:

@@ -124,11 +124,52 @@ async def test_a_hash_has_one_revision_that_keeps_when_it_was_created(store: Sto
 
 
 async def test_only_a_publication_replaces_a_document(store: Store) -> None:
-    await store.records.keep(WS, "a", "kept")
+    await store.records.keep(WS, "a", "kept", NOW)
     await store.records.amend(WS, publication(1, 1, "a"))
     assert await store.records.document(WS, "a") == "document a"
-    await store.records.keep(WS, "a", "with other titles")
+    await store.records.keep(WS, "a", "with other titles", NOW)
     assert await store.records.document(WS, "a") == "document a"
+
+
+async def documents(store: Store) -> list[str]:
+    hashes = ["a", "b", "c", "d"]
+    return [hash for hash in hashes if await store.records.document(WS, hash) is not None]
+
+
+async def test_old_documents_go_that_nothing_names(store: Store, clock: FakeClock) -> None:
+    later = NOW + 1_000
+    await store.records.amend(WS, publication(1, 1, "a"))
+    row = graph_version(Definition("registered", Graph([], [])), 1, "b")
+    await store.register(WS, [row])
+    run = msgspec.structs.replace(started(Ids(clock).new()), revision="c")
+    await store.commit([run])
+    for hash in "bcd":
+        await store.records.keep(WS, hash, f"document {hash}", NOW)
+    await store.records.keep("other", "a", "of another workspace", NOW)
+    assert await store.records.prune_documents(NOW, later, 10) == 0, "not old enough"
+    assert [await store.records.prune_documents(NOW + 1, later, 3) for _ in range(3)] == [3, 2, 0]
+    assert await documents(store) == ["a", "b", "c"]
+    assert await store.records.document("other", "a") is None
+    assert await store.records.prune_documents(later + 1, later + 1, 10) == 3, "looked at again"
+    assert await documents(store) == ["a", "b", "c"]
+
+
+async def test_a_document_that_was_kept_or_published_again_is_not_old(store: Store) -> None:
+    for hash in "ab":
+        await store.records.keep(WS, hash, f"document {hash}", NOW - 10)
+    await store.records.keep(WS, "a", "document a", NOW)
+    await store.records.amend(WS, publication(1, 1, "b"))
+    assert await store.records.prune_documents(NOW, NOW, 10) == 0
+
+
+async def test_the_documents_of_a_deleted_definition_stay_for_starts_under_way(
+    store: Store,
+) -> None:
+    await store.records.amend(WS, publication(1, 1, "a"))
+    await store.records.amend(WS, Amendment(head(2, updated_at=NOW + 5), deleted=True))
+    assert await store.records.prune_documents(NOW + 5, NOW + 5, 10) == 0
+    assert await store.records.prune_documents(NOW + 6, NOW + 6, 10) == 1
+    assert await documents(store) == []
 
 
 @pytest.mark.parametrize("serial", [1, 2, 4, 5])

@@ -116,9 +116,22 @@ class SqlRecords:
         )
         return rows[0][0] if rows else None
 
-    async def keep(self, workspace_id: str, hash: str, document: str) -> None:
-        keep = "INSERT INTO documents VALUES ($1, $2, $3) ON CONFLICT DO NOTHING"
-        await self._amend([Statement(keep, (workspace_id, hash, document))])
+    async def keep(self, workspace_id: str, hash: str, document: str, now: int) -> None:
+        keep = """INSERT INTO documents VALUES ($1, $2, $3, $4)
+                  ON CONFLICT (workspace_id, hash) DO UPDATE SET kept_at = $4"""
+        await self._amend([Statement(keep, (workspace_id, hash, document, now))])
+
+    async def prune_documents(self, before: int, now: int, limit: int) -> int:
+        rows = await self._fetch(
+            """SELECT workspace_id, hash FROM documents WHERE kept_at < $1
+               ORDER BY kept_at LIMIT $2""",
+            before,
+            limit,
+        )
+        # One at a time: documents can be large, and who waits for a row here waits for no other.
+        for workspace_id, hash in rows:
+            await self._amend(_put_off_or_deleted(workspace_id, hash, before, now))
+        return len(rows)
 
     async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:
         rows = await self._fetch(
@@ -278,11 +291,33 @@ def _draft(workspace_id: str, amendment: Amendment) -> list[Statement]:
     return [Statement(sql, (workspace_id, *msgspec.structs.astuple(draft)))]
 
 
-def _document(workspace_id: str, hash: str, document: str) -> Statement:
+def _document(workspace_id: str, hash: str, document: str, now: int) -> Statement:
     # Texts for people may differ under one hash; those published last stand.
-    sql = """INSERT INTO documents VALUES ($1, $2, $3)
-             ON CONFLICT (workspace_id, hash) DO UPDATE SET document = $3"""
-    return Statement(sql, (workspace_id, hash, document))
+    sql = """INSERT INTO documents VALUES ($1, $2, $3, $4)
+             ON CONFLICT (workspace_id, hash) DO UPDATE SET document = $3, kept_at = $4"""
+    return Statement(sql, (workspace_id, hash, document, now))
+
+
+# Whether anything names a document.
+_NAMED = " OR ".join(
+    f"""EXISTS (SELECT 1 FROM {table} n
+                WHERE n.workspace_id = documents.workspace_id AND n.{column} = documents.hash)"""
+    for table, column in (("revisions", "hash"), ("versions", "revision"), ("runs", "revision"))
+)
+
+
+def _put_off_or_deleted(workspace_id: str, hash: str, before: int, now: int) -> list[Statement]:
+    """A document that something names is looked at again when it has got old once more.
+
+    Who is about to name one has kept it just before, so that it is not old any more.
+    """
+    this = "workspace_id = $1 AND hash = $2 AND kept_at < $3"
+    put_off = f"UPDATE documents SET kept_at = $4 WHERE {this} AND ({_NAMED})"
+    delete = f"DELETE FROM documents WHERE {this} AND NOT ({_NAMED})"
+    return [
+        Statement(put_off, (workspace_id, hash, before, now)),
+        Statement(delete, (workspace_id, hash, before)),
+    ]
 
 
 def _revision(workspace_id: str, amendment: Amendment) -> list[Statement]:
@@ -295,7 +330,8 @@ def _revision(workspace_id: str, amendment: Amendment) -> list[Statement]:
                  published_at = $11"""
     found = [Statement(sql, (workspace_id, *msgspec.structs.astuple(revision)))]
     if amendment.document is not None:
-        found.append(_document(workspace_id, revision.hash, amendment.document))
+        now = amendment.definition.updated_at
+        found.append(_document(workspace_id, revision.hash, amendment.document, now))
     return found
 
 
@@ -318,8 +354,12 @@ def _deletion(workspace_id: str, definition: DefinitionRecord) -> list[Statement
     """
     name = (workspace_id, definition.name)
     head = "DELETE FROM definitions WHERE workspace_id = $1 AND name = $2 AND serial = $3 - 1"
+    # A run may be about to start whose version was found just before.
+    keep = """UPDATE documents SET kept_at = $3 WHERE workspace_id = $1 AND hash IN (
+                  SELECT hash FROM revisions WHERE workspace_id = $1 AND definition = $2)"""
     return [
         Statement(head, (*name, definition.serial), must=True),
+        Statement(keep, (*name, definition.updated_at)),
         *(
             Statement(f"DELETE FROM {table} WHERE workspace_id = $1 AND {column} = $2", name)
             for table, column in (
