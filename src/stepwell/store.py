@@ -122,7 +122,11 @@ class Records(Protocol):
 
     async def proposal(self, workspace_id: str, proposal_id: str) -> ProposalRecord | None: ...
 
-    async def proposals(self, workspace_id: str, definition: str) -> list[ProposalRecord]: ...
+    async def proposals(
+        self, workspace_id: str, definition: str, status: str | None = None, now: int = 0
+    ) -> list[ProposalRecord]:
+        """The proposals for a definition, or those that have a status by now, the newest first."""
+        ...
 
     async def put_proposal(
         self, workspace_id: str, proposal: ProposalRecord, was: str | None

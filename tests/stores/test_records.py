@@ -209,6 +209,31 @@ async def test_a_proposal_changes_only_from_the_status_it_was_seen_in(store: Sto
     assert await store.records.proposal(WS, "p") == proposal("rejected")
 
 
+async def test_proposals_are_found_by_the_status_they_have_by_now(store: Store) -> None:
+    statuses = ("pending", "approved", "rejected", "expired", "applied", "pending")
+    for number, status in enumerate(statuses):
+        given = msgspec.structs.replace(
+            proposal(status), id=str(number), expires_at=NOW + (9 if number == 5 else 1)
+        )
+        await store.records.put_proposal(WS, given, None)
+        given = msgspec.structs.replace(given, id=f"of other {number}", definition="other")
+        await store.records.put_proposal(WS, given, None)
+
+    async def found(status: str | None, now: int) -> list[str]:
+        listed = await store.records.proposals(WS, "checks", status, now)
+        return [each.id for each in listed]
+
+    assert await found("pending", NOW) == ["5", "0"]
+    assert await found("approved", NOW) == ["1"]
+    assert await found("expired", NOW) == ["3"]
+    assert await found("pending", NOW + 1) == ["5"]
+    assert await found("approved", NOW + 1) == []
+    assert await found("expired", NOW + 1) == ["3", "1", "0"]
+    assert await found("rejected", NOW + 99) == ["2"]
+    assert await found("applied", NOW + 99) == ["4"]
+    assert await found(None, NOW) == ["5", "4", "3", "2", "1", "0"]
+
+
 async def test_of_many_changes_made_from_the_same_one_is_written(store: Store) -> None:
     created = await asyncio.gather(
         *(store.records.amend(WS, Amendment(head(1), draft=draft(text))) for text in "abcd"),

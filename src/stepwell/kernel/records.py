@@ -11,6 +11,9 @@ ProposalStatus = Literal["pending", "approved", "rejected", "expired", "applied"
 GateStatus = Literal["open", "approved", "denied", "expired", "void"]
 Decision = Literal["approve", "deny"]
 
+# The statuses in which time can run out for a proposal.
+OPEN_PROPOSALS: frozenset[ProposalStatus] = frozenset({"pending", "approved"})
+
 
 class DefinitionRecord(msgspec.Struct, frozen=True):
     """A definition that is data, as it stands."""
