@@ -139,7 +139,10 @@ class Records(Protocol):
     async def gates(
         self, workspace_id: str, run_id: str | None = None, *, only_open: bool = True
     ) -> list[GateRecord]:
-        """Gates of runs that have not ended, or of one run, oldest first."""
+        """Gates, oldest first: all, or those of a run and then those of runs below it.
+
+        Nobody waits at those that are not open, nor at any of a run that has ended.
+        """
         ...
 
     async def open_gate(self, workspace_id: str, gate: GateRecord) -> GateRecord:

@@ -329,6 +329,42 @@ async def test_a_decision_that_came_too_late_sends_no_signal(
     assert await signals_of(store, run_id) == 1
 
 
+async def test_the_gates_of_a_run_are_those_of_runs_below_it_too(
+    store: Store, clock: FakeClock
+) -> None:
+    ids = Ids(clock)
+    parents = {"child": "run", "grandchild": "child", "other child": "other"}
+    runs = {name: ids.new() for name in ("grandchild", "child", "run", "other child", "other")}
+    for name, run_id in reversed(runs.items()):
+        parent = runs.get(parents.get(name, ""))
+        await store.commit([msgspec.structs.replace(started(run_id), parent_run_id=parent)])
+        await store.records.open_gate(WS, gate(run_id, f"g {name}"))
+    closed = gate(runs["child"], "g child", serial=2, status="denied")
+
+    async def listed(run_id: str | None, **options: Any) -> list[str]:
+        return [each.id for each in await store.records.gates(WS, run_id, **options)]
+
+    assert await listed(runs["run"]) == ["g run", "g child", "g grandchild"], "its own first"
+    assert await listed(runs["grandchild"]) == ["g grandchild"]
+    assert await listed(runs["other"]) == ["g other", "g other child"]
+    assert len(await listed(None)) == 5
+    assert await store.records.gates("elsewhere", runs["run"]) == []
+    assert await listed(ids.new()) == []
+    await store.records.change_gate(WS, closed)
+    assert await listed(runs["run"]) == ["g run", "g grandchild"]
+    assert await listed(runs["run"], only_open=False) == ["g run", "g child", "g grandchild"]
+
+
+async def test_gates_of_children_are_found_when_their_parent_is_gone(
+    store: Store, clock: FakeClock
+) -> None:
+    ids = Ids(clock)
+    gone, child = ids.new(), ids.new()
+    await store.commit([msgspec.structs.replace(started(child), parent_run_id=gone)])
+    await store.records.open_gate(WS, gate(child))
+    assert await store.records.gates(WS, gone) == [gate(child)]
+
+
 async def test_secrets_are_replaced_by_name(store: Store) -> None:
     first = SecretRecord("token", "k1", "sealed", NOW, NOW)
     await store.records.put_secret(WS, first)

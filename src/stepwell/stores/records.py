@@ -185,12 +185,24 @@ class SqlRecords:
     ) -> list[GateRecord]:
         living = f"""AND g.status = 'open' AND EXISTS (
             SELECT 1 FROM runs r WHERE r.id = g.run_id AND r.status NOT IN ({quoted(ENDED)}))"""
-        of_run = "AND g.run_id = $2" if run_id is not None else ""
-        rows = await self._fetch(
-            f"""SELECT g.body FROM gates g WHERE g.workspace_id = $1 {of_run}
-                {living if only_open else ""} ORDER BY g.id""",
-            *([workspace_id] if run_id is None else [workspace_id, run_id]),
-        )
+        wanted = f"workspace_id = $1 {living if only_open else ''}"
+        if run_id is None:
+            rows = await self._fetch(
+                f"SELECT g.body FROM gates g WHERE g.{wanted} ORDER BY g.id", workspace_id
+            )
+        else:
+            # Children are looked for at once: they may have outlived the run. CROSS, and the
+            # workspace of the run, let SQLite go from runs to their gates, not through all gates.
+            rows = await self._fetch(
+                f"""WITH RECURSIVE below (id, workspace_id) AS (
+                        SELECT id, workspace_id FROM runs WHERE id = $2 OR parent_run_id = $2
+                        UNION SELECT r.id, r.workspace_id FROM below b CROSS JOIN runs r
+                              WHERE r.parent_run_id = b.id)
+                    SELECT g.body FROM below b CROSS JOIN gates g
+                    WHERE g.run_id = b.id AND b.{wanted} ORDER BY g.run_id <> $2, g.id""",
+                workspace_id,
+                run_id,
+            )
         return [_gate(row) for row in rows]
 
     async def open_gate(self, workspace_id: str, gate: GateRecord) -> GateRecord:
