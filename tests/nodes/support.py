@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from stepwell.node import NodeType
+from stepwell.settings import Settings
 
 
 @dataclass
@@ -17,7 +17,7 @@ class Host:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     allow_private: bool = True
     folder: str = "."
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environment: Mapping[str, str] = field(default_factory=lambda: Settings.read().environment)
     gates: Any = None
 
 

@@ -13,6 +13,8 @@ from stepwell.errors import GateClosed, GateDrifted, NotAnApprover, TokenInvalid
 from stepwell.kernel.clock import shown
 from stepwell.kernel.records import Decision, GateDecision, GateRecord, GateStatus
 
+# How signals begin that tell runs of decisions; nobody else may send any.
+SIGNALS = "gate:"
 _STATUS: dict[Decision, GateStatus] = {"approve": "approved", "deny": "denied"}
 
 
@@ -29,7 +31,7 @@ def token_hash(token: str) -> str:
 
 def signal_name(gate_id: str) -> str:
     """The signal that tells a run of the decision."""
-    return f"gate:{gate_id}"
+    return f"{SIGNALS}{gate_id}"
 
 
 def with_token(gate: GateRecord, token: str) -> GateRecord:
