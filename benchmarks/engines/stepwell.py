@@ -112,7 +112,7 @@ class StepwellEngine:
         for document in GRAPHS:
             found = checked(document, node_types(), Problems())
             assert found is not None
-            await store.records.keep("default", found.hash, json.dumps(document))
+            await store.records.keep("default", found.hash, json.dumps(document), store.clock.now())
             await store.register("default", [graph_version(found.definition, 1, found.hash)])
 
     async def __aexit__(self, *exc: object) -> None:

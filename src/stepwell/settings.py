@@ -10,11 +10,12 @@ from stepwell.errors import InvalidInput
 from stepwell.kernel.codec import MAX_RESULT_BYTES
 from stepwell.kernel.durations import seconds
 
-# Variables that commands of nodes need to work at all. Whatever else this process was given,
-# keys and passwords among it, is none of their business.
-_PASSED_ON = (
-    "PATH", "HOME", "USER", "LOGNAME", "SHELL", "LANG", "LC_ALL", "LC_CTYPE", "TZ", "TMPDIR",
-)  # fmt: skip
+# Variables that commands of nodes need to work at all, besides LC_…. Whatever else this process
+# was given, keys and passwords among it, is none of their business.
+_PASSED_ON = frozenset({
+    "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE",
+    "TERM", "TMPDIR", "TZ", "USER",
+})  # fmt: skip
 DEFAULT_STORE = "sqlite:///.stepwell/stepwell.db"
 
 
@@ -36,7 +37,7 @@ class Settings:
     secret_key: str | None = None
     # STEPWELL_SECRET_KEY_FILE: a file with such keys instead; on SQLite there is one by the store.
     secret_key_file: str | None = None
-    # What commands of nodes see of the environment.
+    # What commands of nodes see of the environment: these variables, and no other.
     environment: Mapping[str, str] = field(default_factory=dict)
 
     @classmethod
@@ -57,7 +58,11 @@ class Settings:
             if value := source.get(f"STEPWELL_{name.upper()}"):
                 found[name] = value
         found["http_allow_private"] = _flag(source, "STEPWELL_HTTP_ALLOW_PRIVATE")
-        found["environment"] = {name: source[name] for name in _PASSED_ON if name in source}
+        found["environment"] = {
+            name: value
+            for name, value in source.items()
+            if name in _PASSED_ON or name.startswith("LC_")
+        }
         return cls(**found)  # type: ignore[arg-type]
 
 

@@ -104,8 +104,16 @@ class Records(Protocol):
 
     async def document(self, workspace_id: str, hash: str) -> str | None: ...
 
-    async def keep(self, workspace_id: str, hash: str, document: str) -> None:
-        """Keep a document under its hash."""
+    async def keep(self, workspace_id: str, hash: str, document: str, now: int) -> None:
+        """Keep a document under its hash, or the one there is, which means the same."""
+        ...
+
+    async def prune_documents(self, before: int, now: int, limit: int) -> int:
+        """Look at so many documents that nobody has kept since then; 0 when none is left.
+
+        Those go that no revision, no version and no run names; for the others it is as if they
+        were kept now.
+        """
         ...
 
     async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:
@@ -114,7 +122,11 @@ class Records(Protocol):
 
     async def proposal(self, workspace_id: str, proposal_id: str) -> ProposalRecord | None: ...
 
-    async def proposals(self, workspace_id: str, definition: str) -> list[ProposalRecord]: ...
+    async def proposals(
+        self, workspace_id: str, definition: str, status: str | None = None, now: int = 0
+    ) -> list[ProposalRecord]:
+        """The proposals for a definition, or those that have a status by now, the newest first."""
+        ...
 
     async def put_proposal(
         self, workspace_id: str, proposal: ProposalRecord, was: str | None
@@ -127,7 +139,10 @@ class Records(Protocol):
     async def gates(
         self, workspace_id: str, run_id: str | None = None, *, only_open: bool = True
     ) -> list[GateRecord]:
-        """Gates of runs that have not ended, or of one run, oldest first."""
+        """Gates, oldest first: all, or those of a run and then those of runs below it.
+
+        Nobody waits at those that are not open, nor at any of a run that has ended.
+        """
         ...
 
     async def open_gate(self, workspace_id: str, gate: GateRecord) -> GateRecord:

@@ -128,3 +128,47 @@ async def test_runs_in_flight_are_never_pruned(world: World, clock: Any) -> None
             assert await waiting.result() == "at last"
         clock.advance("1s")
         assert await sw.prune() == 2
+
+
+async def test_documents_go_with_the_last_run_that_was_pinned_to_them(
+    world: World, clock: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("stepwell.engine.pruner.DOCUMENTS", 2)
+
+    def edited(seconds: int) -> dict[str, Any]:
+        return {"name": "checks", "nodes": [delay(seconds)]}
+
+    def delay(seconds: int) -> dict[str, Any]:
+        return {"id": "wait", "type": "delay", "config": {"duration": seconds}}
+
+    async with world() as sw:
+        published = (await sw.definitions.publish(edited(0))).revision.hash
+        runs = [await sw.start_document(edited(n), retention="1d") for n in range(1, 6)]
+        hashes = [(await sw.get_run(run.id)).revision for run in runs]
+
+        async def left() -> list[str]:
+            found = [await sw.store.records.document("default", hash) for hash in hashes]
+            return [hash for hash, each in zip(hashes, found, strict=True) if each is not None]
+
+        clock.advance("2d")
+        await sw.prune()
+        assert await left() == hashes, "their runs have not ended"
+        for run in runs[1:]:
+            await sw.cancel(run.id)
+        clock.advance("2d")
+        assert await sw.prune() == 4
+        assert await left() == hashes[:1]
+        assert await sw.store.records.document("default", published) is not None
+        async with sw.worker(lease="1h"):
+            await until(sw, runs[0].id, "waiting", "completed")
+
+
+async def test_a_worker_prunes_documents_by_itself(world: World, clock: Any) -> None:
+    async with world() as sw:
+        await sw.store.records.keep("default", "old", "document", clock.now())
+        clock.advance("1d")
+        async with sw.worker(lease="1h"):
+            await asyncio.sleep(0)  # its duties begin
+            clock.advance("301s")
+            while await sw.store.records.document("default", "old") is not None:
+                await asyncio.sleep(0.001)

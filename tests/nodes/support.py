@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -10,6 +9,7 @@ from typing import Any
 
 from stepwell.engine.calls import call_in_thread
 from stepwell.node import NodeType
+from stepwell.settings import Settings
 
 
 @dataclass
@@ -19,7 +19,7 @@ class Host:
     functions: Mapping[str, Callable[..., Any]] = field(default_factory=dict)
     allow_private: bool = True
     folder: str = "."
-    environment: Mapping[str, str] = field(default_factory=lambda: dict(os.environ))
+    environment: Mapping[str, str] = field(default_factory=lambda: Settings.read().environment)
     gates: Any = None
 
 

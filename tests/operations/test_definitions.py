@@ -16,6 +16,8 @@ from stepwell.errors import (
     RevisionNotFound,
     UnknownDefinition,
 )
+from stepwell.kernel.programs import code_program
+from stepwell.store import VersionRow
 from tests.conftest import World
 from tests.engine.support import until
 from tests.operations.support import document, outcomes
@@ -180,7 +182,10 @@ async def test_runs_outlive_their_definition(world: World) -> None:
 async def test_a_workflow_in_python_outlives_a_definition_of_its_name(world: World) -> None:
     async with world() as sw:
         await sw.definitions.create("coded")
-    async with world([coded]) as sw:
+        # By a process that had looked for the name before the definition was there.
+        program = code_program("coded", 1)
+        row = VersionRow("coded", 1, "code", program, None, None, None)
+        await sw.store.register("default", [row])
         await sw.definitions.delete("coded")
     async with world() as sw:
         await sw.start("coded", 5)

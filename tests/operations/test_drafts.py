@@ -197,3 +197,17 @@ async def test_a_discarded_draft_is_gone(world: World) -> None:
         with pytest.raises(Conflict):
             await sw.definitions.save_draft("checks", document(seconds=3), if_match=draft.etag)
         await sw.definitions.save_draft("checks", document(seconds=3), if_match=base)
+
+
+async def test_a_draft_that_nobody_has_seen_is_not_discarded(world: World) -> None:
+    async with world() as sw:
+        await sw.definitions.publish(document(seconds=1))
+        seen = await sw.definitions.save_draft("checks", document(seconds=2))
+        saved = await sw.definitions.save_draft("checks", document(seconds=3), author="ann")
+        with pytest.raises(Conflict, match="saved by ann") as caught:
+            await sw.definitions.discard_draft("checks", if_match=seen.etag)
+        assert caught.value.details["etag"] == saved.etag
+        assert caught.value.details["changes"]
+        assert await sw.definitions.draft("checks") == saved
+        assert await sw.definitions.discard_draft("checks", if_match=saved.etag)
+        assert not await sw.definitions.discard_draft("checks", if_match=saved.etag), "gone already"

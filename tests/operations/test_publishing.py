@@ -211,6 +211,14 @@ async def test_a_run_goes_on_with_the_revision_it_was_started_with(world: World)
         assert (await sw.get_run(new.id)).revision == second.hash
 
 
+async def test_a_run_of_a_document_leaves_the_texts_of_the_published_one(world: World) -> None:
+    async with world() as sw:
+        published = await sw.definitions.publish(document(title="Published"))
+        run = await sw.start_document(document(title="Tried"))
+        assert (await sw.get_run(run.id)).revision == published.revision.hash
+        assert (await sw.definitions.document("checks"))["title"] == "Published"
+
+
 async def test_rolling_back_names_a_revision_in_any_way(world: World) -> None:
     async with world() as sw:
         first = (await sw.definitions.publish(document(seconds=1))).revision
@@ -235,6 +243,33 @@ async def test_rolling_back_to_the_current_revision_says_so(world: World) -> Non
                 await sw.definitions.rollback("checks", ref)
         with pytest.raises(InvalidInput):
             await sw.definitions.rollback("checks", True)
+
+
+async def test_rolling_back_something_else_than_is_current_is_a_conflict(world: World) -> None:
+    async with world() as sw:
+        first = (await sw.definitions.publish(document(seconds=1))).revision.hash
+        second = (await sw.definitions.publish(document(seconds=2))).revision.hash
+        third = (await sw.definitions.publish(document(seconds=3), author="bob")).revision.hash
+        with pytest.raises(Conflict, match="published by bob") as caught:
+            await sw.definitions.rollback("checks", first, if_match=second)
+        assert caught.value.details["changes"] == ["node wait: config.duration: 2 → 3"]
+        assert caught.value.details["hash"] == (await sw.definitions.get("checks")).hash == third
+        result = await sw.definitions.rollback("checks", first, if_match=third)
+        assert result.revision.hash == first
+
+
+async def test_of_a_rollback_and_a_publication_at_once_the_other_is_told(world: World) -> None:
+    async with world() as sw:
+        await sw.definitions.publish(document(seconds=1))
+        base = (await sw.definitions.publish(document(seconds=2))).revision.hash
+        won, lost = await outcomes(
+            sw.definitions.rollback("checks", "1.0.0", if_match=base),
+            sw.definitions.publish(document(seconds=3), if_match=base),
+        )
+        current = await sw.definitions.get("checks")
+    assert [each.revision.hash for each in won] == [current.hash]
+    assert [type(error) for error in lost] == [Conflict]
+    assert current.number == 3
 
 
 async def test_what_is_rolled_back_to_is_checked_again(world: World) -> None:

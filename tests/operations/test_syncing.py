@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
@@ -15,6 +16,31 @@ from tests.operations.support import document
 @workflow(name="coded")
 async def coded(ctx: Any, input: Any) -> Any:
     return input
+
+
+Meanwhile = Callable[[Any, Callable[[], Awaitable[Any]]], None]
+
+
+@pytest.fixture
+def meanwhile(monkeypatch: pytest.MonkeyPatch) -> Meanwhile:
+    """Lets somebody else do something right after a plan was begun."""
+
+    def prepare(sw: Any, act: Callable[[], Awaitable[Any]]) -> None:
+        read = sw.store.records.definitions
+
+        async def overtaken(workspace_id: str) -> Any:
+            found = await read(workspace_id)
+            monkeypatch.setattr(sw.store.records, "definitions", read)
+            await act()
+            return found
+
+        monkeypatch.setattr(sw.store.records, "definitions", overtaken)
+
+    return prepare
+
+
+def results(plan: Any) -> dict[str, tuple[str, str]]:
+    return {step.name: (step.action, step.outcome) for step in plan.steps}
 
 
 def actions(plan: Any) -> dict[str, str]:
@@ -63,7 +89,7 @@ async def test_an_applied_plan_leaves_nothing_to_do(world: World) -> None:
         with pytest.raises(UnknownDefinition):
             await sw.definitions.get("missing")
         again = await sw.definitions.sync_all(documents, apply=True, delete_missing=True)
-        assert set(actions(again).values()) == {"unchanged"}
+        assert set(results(again).values()) == {("unchanged", "done")}
         assert (await sw.definitions.get("a")).version == "1.0.0"
 
 
@@ -89,3 +115,75 @@ async def test_one_invalid_document_keeps_all_from_being_applied(world: World) -
             assert not plan.ok
             assert not plan.applied
         assert [each.name for each in await sw.definitions.list()] == ["missing"]
+
+
+async def test_what_somebody_publishes_after_the_plan_is_not_overwritten(
+    world: World, meanwhile: Meanwhile
+) -> None:
+    async with world() as sw:
+        await sw.definitions.publish(document("missing"))
+        theirs = document("b", seconds=9)
+        meanwhile(sw, lambda: sw.definitions.publish(theirs, author="bob"))
+        documents = [document("a"), document("b"), document("c")]
+        plan = await sw.definitions.sync_all(documents, apply=True, delete_missing=True)
+        assert await sw.definitions.document("b") == theirs
+        assert results(plan) == {
+            "a": ("create", "done"), "b": ("create", "conflict"), "c": ("create", "done"),
+            "missing": ("delete", "not_done"),
+        }  # fmt: skip
+        assert "published by bob" in plan.steps[1].message
+        assert "config.duration: 1 → 9" in plan.steps[1].message
+        assert not plan.applied
+        assert not plan.ok
+        await sw.definitions.get("missing")
+        again = await sw.definitions.sync_all(documents, apply=True, delete_missing=True)
+        assert again.applied
+        assert results(again)["b"] == ("update", "done")
+
+
+async def test_each_step_says_what_became_of_it(world: World, meanwhile: Meanwhile) -> None:
+    async with world() as sw:
+        for name in ("changed", "deleted", "kept"):
+            await sw.definitions.publish(document(name))
+        await sw.definitions.create("written")
+
+        async def others() -> None:
+            await sw.definitions.publish(document("changed", seconds=3))
+            await sw.definitions.delete("deleted")
+            await sw.definitions.publish(document("written", seconds=3))
+            await sw.definitions.create("begun")
+            await sw.definitions.publish(document("same", seconds=2))
+
+        meanwhile(sw, others)
+        names = ("changed", "deleted", "kept", "written", "begun", "same")
+        plan = await sw.definitions.sync_all(
+            [document(name, seconds=2) for name in names], apply=True
+        )
+        assert results(plan) == {
+            "changed": ("update", "conflict"),
+            "deleted": ("update", "conflict"),
+            "kept": ("update", "done"),
+            "written": ("update", "conflict"),
+            "begun": ("create", "conflict"),
+            "same": ("create", "done"),
+        }
+        assert (await sw.definitions.get("begun")).hash is None
+        assert await sw.definitions.document("written") == document("written", seconds=3)
+
+
+async def test_only_the_planned_revision_is_deleted(world: World, meanwhile: Meanwhile) -> None:
+    async with world() as sw:
+        for name in ("changed", "gone", "missing"):
+            await sw.definitions.publish(document(name))
+
+        async def others() -> None:
+            await sw.definitions.publish(document("changed", seconds=3))
+            await sw.definitions.delete("gone")
+
+        meanwhile(sw, others)
+        plan = await sw.definitions.sync_all([], apply=True, delete_missing=True)
+        assert results(plan) == {
+            "changed": ("delete", "conflict"), "gone": ("delete", "done"),
+            "missing": ("delete", "done"),
+        }  # fmt: skip
+        assert [each.name for each in await sw.definitions.list()] == ["changed"]

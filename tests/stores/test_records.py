@@ -123,6 +123,55 @@ async def test_a_hash_has_one_revision_that_keeps_when_it_was_created(store: Sto
     assert first.revision == "a"
 
 
+async def test_only_a_publication_replaces_a_document(store: Store) -> None:
+    await store.records.keep(WS, "a", "kept", NOW)
+    await store.records.amend(WS, publication(1, 1, "a"))
+    assert await store.records.document(WS, "a") == "document a"
+    await store.records.keep(WS, "a", "with other titles", NOW)
+    assert await store.records.document(WS, "a") == "document a"
+
+
+async def documents(store: Store) -> list[str]:
+    hashes = ["a", "b", "c", "d"]
+    return [hash for hash in hashes if await store.records.document(WS, hash) is not None]
+
+
+async def test_old_documents_go_that_nothing_names(store: Store, clock: FakeClock) -> None:
+    later = NOW + 1_000
+    await store.records.amend(WS, publication(1, 1, "a"))
+    row = graph_version(Definition("registered", Graph([], [])), 1, "b")
+    await store.register(WS, [row])
+    run = msgspec.structs.replace(started(Ids(clock).new()), revision="c")
+    await store.commit([run])
+    for hash in "bcd":
+        await store.records.keep(WS, hash, f"document {hash}", NOW)
+    await store.records.keep("other", "a", "of another workspace", NOW)
+    assert await store.records.prune_documents(NOW, later, 10) == 0, "not old enough"
+    assert [await store.records.prune_documents(NOW + 1, later, 3) for _ in range(3)] == [3, 2, 0]
+    assert await documents(store) == ["a", "b", "c"]
+    assert await store.records.document("other", "a") is None
+    assert await store.records.prune_documents(later + 1, later + 1, 10) == 3, "looked at again"
+    assert await documents(store) == ["a", "b", "c"]
+
+
+async def test_a_document_that_was_kept_or_published_again_is_not_old(store: Store) -> None:
+    for hash in "ab":
+        await store.records.keep(WS, hash, f"document {hash}", NOW - 10)
+    await store.records.keep(WS, "a", "document a", NOW)
+    await store.records.amend(WS, publication(1, 1, "b"))
+    assert await store.records.prune_documents(NOW, NOW, 10) == 0
+
+
+async def test_the_documents_of_a_deleted_definition_stay_for_starts_under_way(
+    store: Store,
+) -> None:
+    await store.records.amend(WS, publication(1, 1, "a"))
+    await store.records.amend(WS, Amendment(head(2, updated_at=NOW + 5), deleted=True))
+    assert await store.records.prune_documents(NOW + 5, NOW + 5, 10) == 0
+    assert await store.records.prune_documents(NOW + 6, NOW + 6, 10) == 1
+    assert await documents(store) == []
+
+
 @pytest.mark.parametrize("serial", [1, 2, 4, 5])
 async def test_a_change_made_from_anything_but_the_latest_writes_nothing(
     store: Store, serial: int
@@ -160,17 +209,42 @@ async def test_a_proposal_changes_only_from_the_status_it_was_seen_in(store: Sto
     assert await store.records.proposal(WS, "p") == proposal("rejected")
 
 
+async def test_proposals_are_found_by_the_status_they_have_by_now(store: Store) -> None:
+    statuses = ("pending", "approved", "rejected", "expired", "applied", "pending")
+    for number, status in enumerate(statuses):
+        given = msgspec.structs.replace(
+            proposal(status), id=str(number), expires_at=NOW + (9 if number == 5 else 1)
+        )
+        await store.records.put_proposal(WS, given, None)
+        given = msgspec.structs.replace(given, id=f"of other {number}", definition="other")
+        await store.records.put_proposal(WS, given, None)
+
+    async def found(status: str | None, now: int) -> list[str]:
+        listed = await store.records.proposals(WS, "checks", status, now)
+        return [each.id for each in listed]
+
+    assert await found("pending", NOW) == ["5", "0"]
+    assert await found("approved", NOW) == ["1"]
+    assert await found("expired", NOW) == ["3"]
+    assert await found("pending", NOW + 1) == ["5"]
+    assert await found("approved", NOW + 1) == []
+    assert await found("expired", NOW + 1) == ["3", "1", "0"]
+    assert await found("rejected", NOW + 99) == ["2"]
+    assert await found("applied", NOW + 99) == ["4"]
+    assert await found(None, NOW) == ["5", "4", "3", "2", "1", "0"]
+
+
 async def test_of_many_changes_made_from_the_same_one_is_written(store: Store) -> None:
     created = await asyncio.gather(
         *(store.records.amend(WS, Amendment(head(1), draft=draft(text))) for text in "abcd"),
         return_exceptions=True,
     )
-    assert sorted(type(each).__name__ for each in created) == ["NoneType", *["Overtaken"] * 3]
+    assert sorted(type(each).__name__ for each in created) == ["Committed", *["Overtaken"] * 3]
     changed = await asyncio.gather(
         *(store.records.amend(WS, publication(2, 1, hash)) for hash in "abcd"),
         return_exceptions=True,
     )
-    assert [each is None for each in changed].count(True) == 1
+    assert sorted(type(each).__name__ for each in changed) == ["Committed", *["Overtaken"] * 3]
     (found,) = await store.records.revisions(WS, "checks")
     current = await store.records.definition(WS, "checks")
     version = await store.version(WS, "checks", None)
@@ -253,6 +327,42 @@ async def test_a_decision_that_came_too_late_sends_no_signal(
     )
     assert [isinstance(each, Overtaken) for each in outcomes].count(True) == 3
     assert await signals_of(store, run_id) == 1
+
+
+async def test_the_gates_of_a_run_are_those_of_runs_below_it_too(
+    store: Store, clock: FakeClock
+) -> None:
+    ids = Ids(clock)
+    parents = {"child": "run", "grandchild": "child", "other child": "other"}
+    runs = {name: ids.new() for name in ("grandchild", "child", "run", "other child", "other")}
+    for name, run_id in reversed(runs.items()):
+        parent = runs.get(parents.get(name, ""))
+        await store.commit([msgspec.structs.replace(started(run_id), parent_run_id=parent)])
+        await store.records.open_gate(WS, gate(run_id, f"g {name}"))
+    closed = gate(runs["child"], "g child", serial=2, status="denied")
+
+    async def listed(run_id: str | None, **options: Any) -> list[str]:
+        return [each.id for each in await store.records.gates(WS, run_id, **options)]
+
+    assert await listed(runs["run"]) == ["g run", "g child", "g grandchild"], "its own first"
+    assert await listed(runs["grandchild"]) == ["g grandchild"]
+    assert await listed(runs["other"]) == ["g other", "g other child"]
+    assert len(await listed(None)) == 5
+    assert await store.records.gates("elsewhere", runs["run"]) == []
+    assert await listed(ids.new()) == []
+    await store.records.change_gate(WS, closed)
+    assert await listed(runs["run"]) == ["g run", "g grandchild"]
+    assert await listed(runs["run"], only_open=False) == ["g run", "g child", "g grandchild"]
+
+
+async def test_gates_of_children_are_found_when_their_parent_is_gone(
+    store: Store, clock: FakeClock
+) -> None:
+    ids = Ids(clock)
+    gone, child = ids.new(), ids.new()
+    await store.commit([msgspec.structs.replace(started(child), parent_run_id=gone)])
+    await store.records.open_gate(WS, gate(child))
+    assert await store.records.gates(WS, gone) == [gate(child)]
 
 
 async def test_secrets_are_replaced_by_name(store: Store) -> None:

@@ -154,7 +154,8 @@ class Stepwell(Operations, Reading):
         """Start a run of a document, whether or not it is published; the run is pinned to it."""
         found = checked(document, node_types())
         definition = valid(found)
-        await self.store.records.keep(self._workspace, found.hash, found.text)
+        now = self.store.clock.now()
+        await self.store.records.keep(self._workspace, found.hash, found.text, now)
         change = await self._starter.prepare(
             definition.name, input, trigger=trigger or {"type": "manual"},
             pinned=graph_version(definition, 0, found.hash), **options,
@@ -349,7 +350,7 @@ class Stepwell(Operations, Reading):
         return GraphProgram(self._revisions, host)
 
     async def prune(self) -> int:
-        """Delete runs whose retention has passed, as workers do too; how many there were."""
+        """Delete what is old, as workers do too; how many runs there were."""
         await self._writer.drained()
         return await prune_once(self.store)
 

@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 
 _name = click.argument("name", metavar="NAME")
 _note = click.option("--note", default="", metavar="TEXT", help="Why.")
+_if_match = click.option(
+    "--if-match", metavar="HASH", help="Only if this revision is the current one."
+)
 
 
 @click.group()
@@ -106,7 +109,7 @@ def export(
 @definitions.command()
 @click.argument("file", metavar="FILE")
 @click.option("--version", metavar="SEMVER", help="Instead of the one that comes next.")
-@click.option("--if-match", metavar="HASH", help="Only if this revision is the current one.")
+@_if_match
 @click.option("--disabled", is_flag=True, help="Do not let anything start runs of it.")
 @_note
 @common
@@ -158,13 +161,18 @@ def history(name: str, store: str | None, as_json: bool) -> None:
 @definitions.command()
 @_name
 @click.argument("ref", metavar="REF")
+@_if_match
 @_note
 @common
-def rollback(name: str, ref: str, note: str, store: str | None, as_json: bool) -> None:
+def rollback(
+    name: str, ref: str, if_match: str | None, note: str, store: str | None, as_json: bool
+) -> None:
     """Make an earlier revision current again; REF is its version, number or hash."""
 
     async def work(stepwell: Stepwell) -> Any:
-        return await stepwell.definitions.rollback(name, ref, note=note, author=getpass.getuser())
+        return await stepwell.definitions.rollback(
+            name, ref, if_match=if_match, note=note, author=getpass.getuser()
+        )
 
     _say_published(connected(store, work), as_json)
 
@@ -248,11 +256,16 @@ def sync(folder: str, apply: bool, delete_missing: bool, store: str | None, as_j
         emit({"applied": plan.applied, "ok": plan.ok, "steps": msgspec.to_builtins(plan.steps)})
     else:
         for step in plan.steps:
-            click.echo(f"{step.action:<10} {step.name or '?'}")
-            for line in [*step.changes, *(problem.message for problem in step.problems)]:
+            undone = " (not done)" if apply and step.outcome != "done" else ""
+            click.echo(f"{step.action:<10} {step.name or '?'}{undone}")
+            said = [*step.changes, *(problem.message for problem in step.problems), step.message]
+            for line in filter(None, said):
                 click.echo(f"    {line}")
-        if not plan.applied:
-            click.echo("Nothing was changed; --apply does it." if plan.ok else "Nothing was done.")
+        if not apply and plan.ok:
+            click.echo("Nothing was changed; --apply does it.")
+        elif not plan.applied:
+            some = any(step.outcome == "done" for step in plan.steps)
+            click.echo("Not all of it was done." if some else "Nothing was done.")
     return OK if plan.ok else INPUT_ERROR
 
 

@@ -12,13 +12,13 @@ from stepwell.kernel.changes import EmitEvent, SendSignal, StartRun
 from stepwell.kernel.clock import SECOND, Clock, to_micros
 from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, check_deadline, seconds
+from stepwell.kernel.gates import SIGNALS
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.limits import definition_limit, key_limit
 from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_text
 from stepwell.kernel.programs import code_program
 from stepwell.store import Store, VersionRow, graph_version
 
-RESERVED_NAMES = "gate:"
 DEFAULT_RETENTION_SECONDS = 30 * 86_400
 
 
@@ -240,6 +240,6 @@ def _micros(duration: Duration | None, what: str) -> int:
 
 def _open_name(name: str) -> str:
     """The name, unless it is one by which a gate tells its run of the decision."""
-    if name.startswith(RESERVED_NAMES):
+    if name.startswith(SIGNALS):
         raise InvalidName(f"{name!r} cannot be sent: gates are decided about, not signalled.")
     return name

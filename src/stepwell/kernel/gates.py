@@ -15,6 +15,8 @@ from stepwell.kernel.names import check_text, show
 from stepwell.kernel.records import Decision, GateDecision, GateRecord, GateStatus, OnTimeout
 
 MAX_NOTE = 10_000
+# How signals begin that tell runs of decisions; nobody else may send any.
+SIGNALS = "gate:"
 _STATUS: dict[Decision, GateStatus] = {"approve": "approved", "deny": "denied"}
 
 
@@ -36,7 +38,7 @@ def token_hash(token: str) -> str:
 
 def signal_name(gate_id: str) -> str:
     """The signal that tells a run of the decision."""
-    return f"gate:{gate_id}"
+    return f"{SIGNALS}{gate_id}"
 
 
 def with_token(gate: GateRecord, token: str) -> GateRecord:

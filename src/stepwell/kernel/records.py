@@ -12,6 +12,9 @@ GateStatus = Literal["open", "approved", "denied", "expired", "void"]
 Decision = Literal["approve", "deny"]
 OnTimeout = Literal["approve", "deny", "fail"]
 
+# The statuses in which time can run out for a proposal.
+OPEN_PROPOSALS: frozenset[ProposalStatus] = frozenset({"pending", "approved"})
+
 
 class DefinitionRecord(msgspec.Struct, frozen=True):
     """A definition that is data, as it stands."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 from collections.abc import Mapping
 from pathlib import Path
@@ -13,7 +14,7 @@ from stepwell.errors import ConfigInvalid
 from stepwell.node import Call, Inserted, NodeConfig, node
 from stepwell.nodes.processes import Command, execute
 from stepwell.nodes.quoting import with_variables
-from stepwell.nodes.variables import MAX_BYTES, checked, inherited, size
+from stepwell.nodes.variables import MAX_BYTES, checked, size
 
 
 class Config(NodeConfig):
@@ -38,7 +39,7 @@ async def shell(config: Config, call: Call) -> dict[str, Any]:
     if size(text) > MAX_BYTES:
         raise ConfigInvalid(f"A command can have at most {MAX_BYTES:,} bytes; this one has more.")
     environment = {
-        **inherited(call.host.environment), **checked(config.env), **checked(variables),
+        "PATH": os.defpath, **call.host.environment, **checked(config.env), **checked(variables),
     }  # fmt: skip
     command = Command(
         (_shell(call, environment), "-c", text),

@@ -11,20 +11,6 @@ from stepwell.errors import ConfigInvalid
 # Linux takes at most 128 KiB for one argument or variable.
 MAX_BYTES = 100_000
 _NAME = re.compile(r"[A-Za-z_][A-Za-z0-9_]*", re.ASCII)
-# What commands see of the worker's environment; anything else may be a secret.
-_INHERITED = frozenset({
-    "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE",
-    "TERM", "TMPDIR", "TZ", "USER",
-})  # fmt: skip
-
-
-def inherited(environment: Mapping[str, str]) -> dict[str, str]:
-    """What of the worker's environment is passed on."""
-    return {"PATH": os.defpath} | {
-        name: value
-        for name, value in environment.items()
-        if name in _INHERITED or name.startswith("LC_")
-    }
 
 
 def checked(variables: Mapping[str, str]) -> dict[str, str]:

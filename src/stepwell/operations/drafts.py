@@ -80,13 +80,19 @@ class Drafts(Publishing):
         now = self._workspace.clock.now()
         return DraftRecord(name, text, etag_of(text), base_hash, author, now)
 
-    async def discard_draft(self, name: str) -> bool:
-        """Forget the draft; whether there was one."""
+    async def discard_draft(self, name: str, *, if_match: str | None = None) -> bool:
+        """Forget the draft; whether there was one.
+
+        `if_match` is the etag of the draft that is meant: Conflict if there is another one.
+        """
 
         async def attempt() -> bool:
             head = await self._revising.find(name)
-            if await self.draft(name) is None:
+            draft = await self.draft(name)
+            if draft is None:
                 return False
+            if if_match is not None and if_match != draft.etag:
+                raise await self._edited_meanwhile(head, draft, if_match, None)
             await self._revising.amend(Amendment(self._revising.changed(head), draft=None))
             return True
 
@@ -143,7 +149,7 @@ class Drafts(Publishing):
 
     async def _begun_before(self, head: DefinitionRecord, draft: DraftRecord) -> Conflict:
         found = await self._revising.superseded(
-            head.name, head, draft.base_hash or "", readable(draft.document)
+            head.name, head, draft.base_hash, readable(draft.document)
         )
         hint = " Save the draft again with the hash of that revision once it has what it needs."
         return Conflict(found.message + hint, **found.details)

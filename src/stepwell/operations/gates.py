@@ -25,19 +25,7 @@ class Gates:
 
     async def list(self, run_id: str | None = None) -> list[GateRecord]:
         """Gates that wait for a decision: all, or those of a run and of those below it."""
-        if run_id is None:
-            return await self._records.gates(self._workspace.id)
-        own = await self._records.gates(self._workspace.id, run_id)
-        others = [gate for gate in await self._records.gates(self._workspace.id) if gate not in own]
-        return own + [gate for gate in others if await self._is_below(gate.run_id, run_id)]
-
-    async def _is_below(self, below_id: str, run_id: str) -> bool:
-        """Whether a run was started by the other one, or by one that was."""
-        found: str | None = below_id
-        while found is not None and found != run_id:
-            run = await self._workspace.store.get_run(self._workspace.id, found)
-            found = None if run is None else run.parent_run_id
-        return found is not None
+        return await self._records.gates(self._workspace.id, run_id)
 
     async def get(self, gate_id: str) -> GateRecord:
         gate = await self._records.gate(self._workspace.id, gate_id)

@@ -31,7 +31,13 @@ from stepwell.kernel.clock import SECOND, shown
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.ids import is_id
 from stepwell.kernel.names import check_text, show
-from stepwell.kernel.records import DefinitionRecord, ProposalRecord, ProposalStatus, Review
+from stepwell.kernel.records import (
+    OPEN_PROPOSALS,
+    DefinitionRecord,
+    ProposalRecord,
+    ProposalStatus,
+    Review,
+)
 from stepwell.operation import Workspace
 from stepwell.operations.revising import (
     MAX_AUTHOR,
@@ -44,7 +50,6 @@ from stepwell.operations.revising import (
 )
 
 EXPIRY_SECONDS = 14 * 86_400
-OPEN = ("pending", "approved")
 
 
 class Proposals:
@@ -109,7 +114,7 @@ class Proposals:
 
     async def get(self, proposal_id: str) -> ProposalRecord:
         """The proposal as it is now; raises ProposalNotFound."""
-        return self._as_shown(await self._find(proposal_id))
+        return _as_shown(await self._find(proposal_id), self._workspace.clock.now())
 
     async def list(self, name: str, status: str | None = None) -> Sequence[ProposalRecord]:
         """The proposals for a definition, the newest first."""
@@ -117,8 +122,9 @@ class Proposals:
             known = ", ".join(get_args(ProposalStatus))
             raise InvalidInput(f"{show(status)} is no status of proposals; there are {known}.")
         await self._revising.find(name)
-        found = map(self._as_shown, await self._records.proposals(self._workspace.id, name))
-        return [each for each in found if status in (None, each.status)]
+        now = self._workspace.clock.now()
+        found = await self._records.proposals(self._workspace.id, name, status, now)
+        return [_as_shown(each, now) for each in found]
 
     async def review(
         self, proposal_id: str, approve: bool, *, reviewer: str, note: str = ""
@@ -187,7 +193,7 @@ class Proposals:
     async def _open(self, proposal_id: str, status: ProposalStatus) -> ProposalRecord:
         """The proposal, if it has that status and time left."""
         proposal = await self._find(proposal_id)
-        if self._has_expired(proposal):
+        if _has_expired(proposal, self._workspace.clock.now()):
             proposal = await self._put(proposal, "expired")
         if proposal.status != status:
             since = f" since {shown(proposal.expires_at)}" if proposal.status == "expired" else ""
@@ -206,15 +212,6 @@ class Proposals:
         await self._records.put_proposal(self._workspace.id, after, proposal.status)
         return after
 
-    def _has_expired(self, proposal: ProposalRecord) -> bool:
-        return proposal.status in OPEN and proposal.expires_at <= self._workspace.clock.now()
-
-    def _as_shown(self, proposal: ProposalRecord) -> ProposalRecord:
-        """Nobody may have noticed that its time is up."""
-        if not self._has_expired(proposal):
-            return proposal
-        return msgspec.structs.replace(proposal, status="expired")
-
     # -- policy --------------------------------------------------------------------------
 
     async def _base(self, head: DefinitionRecord) -> Any:
@@ -229,6 +226,17 @@ class Proposals:
         # By what is current: a proposal does not allow itself.
         head = await self._revising.find(proposal.definition)
         return self._policy(await self._base(head)).self_review
+
+
+def _has_expired(proposal: ProposalRecord, now: int) -> bool:
+    return proposal.status in OPEN_PROPOSALS and proposal.expires_at <= now
+
+
+def _as_shown(proposal: ProposalRecord, now: int) -> ProposalRecord:
+    """Nobody may have noticed that its time is up."""
+    if not _has_expired(proposal, now):
+        return proposal
+    return msgspec.structs.replace(proposal, status="expired")
 
 
 def _reason(error: StepwellError) -> str:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, get_args
+from typing import Any, NamedTuple, get_args
 
 from stepwell.errors import AlreadyCurrent, InvalidInput
 from stepwell.graph.documents import Checked, valid
@@ -10,6 +10,13 @@ from stepwell.kernel.names import show
 from stepwell.kernel.records import Source
 from stepwell.operation import Workspace
 from stepwell.operations.revising import Publication, PublishResult, Revising
+
+
+class Seen(NamedTuple):
+    """A definition as somebody saw it before changing it."""
+
+    hash: str | None
+    exists: bool = True
 
 
 class Publishing:
@@ -38,19 +45,19 @@ class Publishing:
         if source not in get_args(Source):
             raise InvalidInput(f"source is {', '.join(get_args(Source))}, not {show(source)}.")
         how = Publication(source, author, note, version, enabled)
-        return await self._publish(self._revising.check(document), how, if_match)
+        seen = None if if_match is None else Seen(if_match)
+        return await self._publish(self._revising.check(document), how, seen)
 
-    async def _publish(
-        self, found: Checked, how: Publication, if_match: str | None
-    ) -> PublishResult:
+    async def _publish(self, found: Checked, how: Publication, seen: Seen | None) -> PublishResult:
+        """Make a document current; Conflict if that would replace anything else than was seen."""
         name = valid(found).name
 
         async def attempt() -> PublishResult:
             head = await self._revising.head(name)
             await self._revising.refuse_code(name)
-            current = None if head is None else head.hash
-            if if_match is not None and current not in (if_match, found.hash):
-                raise await self._revising.superseded(name, head, if_match, found.document)
+            now = Seen(None, exists=False) if head is None else Seen(head.hash)
+            if seen is not None and seen != now and now.hash != found.hash:
+                raise await self._revising.superseded(name, head, seen.hash, found.document)
             return await self._revising.make_current(head, found, how)
 
         return await self._revising.persist(attempt)
@@ -60,11 +67,16 @@ class Publishing:
         name: str,
         ref: str | int,
         *,
+        if_match: str | None = None,
         version: str | None = None,
         note: str = "",
         author: str = "",
     ) -> PublishResult:
-        """Make a revision current that the definition has had before."""
+        """Make a revision current that the definition has had before.
+
+        `if_match` is the hash of the revision that it replaces: Conflict if another one is
+        current.
+        """
         how = Publication("rollback", author, note, version)
 
         async def attempt() -> PublishResult:
@@ -76,9 +88,13 @@ class Publishing:
                     definition=name,
                     hash=target.hash,
                 )
+            document = await self._revising.document(target.hash)
+            if if_match not in (None, head.hash):
+                assert if_match is not None
+                raise await self._revising.superseded(name, head, if_match, document)
             await self._revising.refuse_code(name)
             # Checked again: there may be node types that are gone since.
-            found = self._revising.check(await self._revising.document(target.hash), name)
+            found = self._revising.check(document, name)
             return await self._revising.make_current(head, found, how)
 
         return await self._revising.persist(attempt)

@@ -248,18 +248,25 @@ class Revising:
     # -- conflicts -----------------------------------------------------------------------
 
     async def superseded(
-        self, name: str, head: DefinitionRecord | None, expected: str, mine: Any
+        self, name: str, head: DefinitionRecord | None, expected: str | None, mine: Any
     ) -> Conflict:
-        """The current revision is not the expected one, from which `mine` was made."""
+        """The current revision is not the expected one, from which `mine` was made.
+
+        What was expected may also be that there is none.
+        """
         if head is None or head.hash is None:
-            return Conflict(
-                f"Nothing of {name!r} is published; expected was {show(expected)}.",
-                changes=[], definition=name, hash=None,
-            )  # fmt: skip
+            said = f"Nothing of {name!r} is published; expected was {show(expected)}."
+            if expected is None:
+                there = "no definition" if head is None else "a definition"
+                said = f"There is {there} {name!r} by now, other than expected."
+            return Conflict(said, changes=[], definition=name, hash=None)
         current = await self.revision(name, head.hash)
+        when = "after the one that this was made from"
+        if expected is None:
+            when = "and there was none when this was made"
         return conflict(
             f"Revision {current.version} of {name!r} was published{by(current.author)} at "
-            f"{shown(current.published_at)}, after the one that this was made from.",
+            f"{shown(current.published_at)}, {when}.",
             await self.document(expected) or mine,
             await self.document(current.hash),
             definition=name,

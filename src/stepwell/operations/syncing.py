@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from typing import Any, Literal
 
 import msgspec
 
-from stepwell.errors import DefinitionExists
+from stepwell.errors import Conflict, DefinitionExists, UnknownDefinition
 from stepwell.graph.diff import describe, diff
 from stepwell.graph.documents import Checked
 from stepwell.graph.problems import Problem
 from stepwell.kernel.records import DefinitionRecord
-from stepwell.operations.publishing import Publishing
+from stepwell.operations.publishing import Publishing, Seen
 from stepwell.operations.revising import Publication, PublishResult
 from stepwell.store import Amendment
 
 SyncAction = Literal["create", "update", "unchanged", "delete", "invalid"]
+SyncOutcome = Literal["done", "conflict", "not_done"]
 
 
 class SyncStep(msgspec.Struct, frozen=True):
@@ -29,17 +30,22 @@ class SyncStep(msgspec.Struct, frozen=True):
     hash: str | None = None
     changes: list[str] = []
     problems: list[Problem] = []
+    outcome: SyncOutcome = "not_done"
+    # Of a conflict: what somebody else has done since it was planned.
+    message: str = ""
 
 
 class SyncPlan(msgspec.Struct, frozen=True):
-    """What syncing does, in order; and whether it was done."""
+    """What syncing does, in order; and what of it was done."""
 
     steps: list[SyncStep]
+    # Whether all of it was.
     applied: bool = False
 
     @property
     def ok(self) -> bool:
-        return all(step.action != "invalid" for step in self.steps)
+        """Whether nothing is in the way: neither what a document says, nor somebody else."""
+        return all(step.action != "invalid" and step.outcome != "conflict" for step in self.steps)
 
 
 class Syncing(Publishing):
@@ -61,7 +67,9 @@ class Syncing(Publishing):
         """What has to be done so that these are the definitions there are; with `apply`, do it.
 
         `delete_missing` deletes what was published and is in none of the documents. If any
-        document is invalid, nothing is applied.
+        document is invalid, nothing is applied. What somebody else has changed since it was
+        planned stays as it is, and then nothing is deleted: what seems to be missing may have
+        been renamed to that.
         """
         how = Publication("sync", author)
         heads = {
@@ -82,11 +90,30 @@ class Syncing(Publishing):
         plan = SyncPlan(steps)
         if not apply or not plan.ok:
             return plan
-        for checked, step in zip(found, steps, strict=False):
-            await self._publish(checked, how, step.hash_before)
-        for step in steps[len(found) :]:
-            await self.delete(step.name, if_match=step.hash_before)
-        return SyncPlan(steps, applied=True)
+        tried = [
+            await self._tried(
+                step, self._publish(checked, how, Seen(step.hash_before, step.action != "create"))
+            )
+            for checked, step in zip(found, steps, strict=False)
+        ]
+        missing = steps[len(found) :]
+        if all(step.outcome == "done" for step in tried):
+            missing = [
+                await self._tried(step, self.delete(step.name, if_match=step.hash_before))
+                for step in missing
+            ]
+        steps = [*tried, *missing]
+        return SyncPlan(steps, applied=all(step.outcome == "done" for step in steps))
+
+    async def _tried(self, step: SyncStep, doing: Awaitable[Any]) -> SyncStep:
+        """The step with what became of it."""
+        try:
+            await doing
+        except UnknownDefinition:
+            pass  # it was to be deleted, and somebody else has
+        except (Conflict, DefinitionExists) as error:
+            return msgspec.structs.replace(step, outcome="conflict", message=error.message)
+        return msgspec.structs.replace(step, outcome="done")
 
     async def _step(
         self, found: Checked, heads: dict[str, DefinitionRecord], seen: set[str]

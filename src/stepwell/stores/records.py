@@ -15,6 +15,7 @@ import msgspec
 from stepwell.errors import Overtaken
 from stepwell.kernel.changes import Change, Committed, SendSignal
 from stepwell.kernel.records import (
+    OPEN_PROPOSALS,
     DefinitionRecord,
     DraftRecord,
     GateRecord,
@@ -116,8 +117,22 @@ class SqlRecords:
         )
         return rows[0][0] if rows else None
 
-    async def keep(self, workspace_id: str, hash: str, document: str) -> None:
-        await self._amend([_document(workspace_id, hash, document)])
+    async def keep(self, workspace_id: str, hash: str, document: str, now: int) -> None:
+        keep = """INSERT INTO documents VALUES ($1, $2, $3, $4)
+                  ON CONFLICT (workspace_id, hash) DO UPDATE SET kept_at = $4"""
+        await self._amend([Statement(keep, (workspace_id, hash, document, now))])
+
+    async def prune_documents(self, before: int, now: int, limit: int) -> int:
+        rows = await self._fetch(
+            """SELECT workspace_id, hash FROM documents WHERE kept_at < $1
+               ORDER BY kept_at LIMIT $2""",
+            before,
+            limit,
+        )
+        # One at a time: documents can be large, and who waits for a row here waits for no other.
+        for workspace_id, hash in rows:
+            await self._amend(_put_off_or_deleted(workspace_id, hash, before, now))
+        return len(rows)
 
     async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:
         rows = await self._fetch(
@@ -138,12 +153,17 @@ class SqlRecords:
         )
         return msgspec.json.decode(rows[0][0], type=ProposalRecord) if rows else None
 
-    async def proposals(self, workspace_id: str, definition: str) -> list[ProposalRecord]:
+    async def proposals(
+        self, workspace_id: str, definition: str, status: str | None = None, now: int = 0
+    ) -> list[ProposalRecord]:
+        # Nobody may have noticed yet that the time of an open one is up.
+        shown = f"""CASE WHEN status IN ({quoted(OPEN_PROPOSALS)}) AND expires_at <= $4
+                    THEN 'expired' ELSE status END"""
         rows = await self._fetch(
-            """SELECT body FROM proposals WHERE workspace_id = $1 AND definition = $2
-               ORDER BY id DESC""",
-            workspace_id,
-            definition,
+            f"""SELECT body FROM proposals WHERE workspace_id = $1 AND definition = $2
+                {"" if status is None else f"AND {shown} = $3"} ORDER BY id DESC""",
+            *(workspace_id, definition),
+            *(() if status is None else (status, now)),
         )
         return [msgspec.json.decode(row[0], type=ProposalRecord) for row in rows]
 
@@ -165,12 +185,24 @@ class SqlRecords:
     ) -> list[GateRecord]:
         living = f"""AND g.status = 'open' AND EXISTS (
             SELECT 1 FROM runs r WHERE r.id = g.run_id AND r.status NOT IN ({quoted(ENDED)}))"""
-        of_run = "AND g.run_id = $2" if run_id is not None else ""
-        rows = await self._fetch(
-            f"""SELECT g.body FROM gates g WHERE g.workspace_id = $1 {of_run}
-                {living if only_open else ""} ORDER BY g.id""",
-            *([workspace_id] if run_id is None else [workspace_id, run_id]),
-        )
+        wanted = f"workspace_id = $1 {living if only_open else ''}"
+        if run_id is None:
+            rows = await self._fetch(
+                f"SELECT g.body FROM gates g WHERE g.{wanted} ORDER BY g.id", workspace_id
+            )
+        else:
+            # Children are looked for at once: they may have outlived the run. CROSS, and the
+            # workspace of the run, let SQLite go from runs to their gates, not through all gates.
+            rows = await self._fetch(
+                f"""WITH RECURSIVE below (id, workspace_id) AS (
+                        SELECT id, workspace_id FROM runs WHERE id = $2 OR parent_run_id = $2
+                        UNION SELECT r.id, r.workspace_id FROM below b CROSS JOIN runs r
+                              WHERE r.parent_run_id = b.id)
+                    SELECT g.body FROM below b CROSS JOIN gates g
+                    WHERE g.run_id = b.id AND b.{wanted} ORDER BY g.run_id <> $2, g.id""",
+                workspace_id,
+                run_id,
+            )
         return [_gate(row) for row in rows]
 
     async def open_gate(self, workspace_id: str, gate: GateRecord) -> GateRecord:
@@ -277,11 +309,33 @@ def _draft(workspace_id: str, amendment: Amendment) -> list[Statement]:
     return [Statement(sql, (workspace_id, *msgspec.structs.astuple(draft)))]
 
 
-def _document(workspace_id: str, hash: str, document: str) -> Statement:
-    # Texts for people may differ under one hash; the last one stands.
-    sql = """INSERT INTO documents VALUES ($1, $2, $3)
-             ON CONFLICT (workspace_id, hash) DO UPDATE SET document = $3"""
-    return Statement(sql, (workspace_id, hash, document))
+def _document(workspace_id: str, hash: str, document: str, now: int) -> Statement:
+    # Texts for people may differ under one hash; those published last stand.
+    sql = """INSERT INTO documents VALUES ($1, $2, $3, $4)
+             ON CONFLICT (workspace_id, hash) DO UPDATE SET document = $3, kept_at = $4"""
+    return Statement(sql, (workspace_id, hash, document, now))
+
+
+# Whether anything names a document.
+_NAMED = " OR ".join(
+    f"""EXISTS (SELECT 1 FROM {table} n
+                WHERE n.workspace_id = documents.workspace_id AND n.{column} = documents.hash)"""
+    for table, column in (("revisions", "hash"), ("versions", "revision"), ("runs", "revision"))
+)
+
+
+def _put_off_or_deleted(workspace_id: str, hash: str, before: int, now: int) -> list[Statement]:
+    """A document that something names is looked at again when it has got old once more.
+
+    Who is about to name one has kept it just before, so that it is not old any more.
+    """
+    this = "workspace_id = $1 AND hash = $2 AND kept_at < $3"
+    put_off = f"UPDATE documents SET kept_at = $4 WHERE {this} AND ({_NAMED})"
+    delete = f"DELETE FROM documents WHERE {this} AND NOT ({_NAMED})"
+    return [
+        Statement(put_off, (workspace_id, hash, before, now)),
+        Statement(delete, (workspace_id, hash, before)),
+    ]
 
 
 def _revision(workspace_id: str, amendment: Amendment) -> list[Statement]:
@@ -294,7 +348,8 @@ def _revision(workspace_id: str, amendment: Amendment) -> list[Statement]:
                  published_at = $11"""
     found = [Statement(sql, (workspace_id, *msgspec.structs.astuple(revision)))]
     if amendment.document is not None:
-        found.append(_document(workspace_id, revision.hash, amendment.document))
+        now = amendment.definition.updated_at
+        found.append(_document(workspace_id, revision.hash, amendment.document, now))
     return found
 
 
@@ -317,8 +372,12 @@ def _deletion(workspace_id: str, definition: DefinitionRecord) -> list[Statement
     """
     name = (workspace_id, definition.name)
     head = "DELETE FROM definitions WHERE workspace_id = $1 AND name = $2 AND serial = $3 - 1"
+    # A run may be about to start whose version was found just before.
+    keep = """UPDATE documents SET kept_at = $3 WHERE workspace_id = $1 AND hash IN (
+                  SELECT hash FROM revisions WHERE workspace_id = $1 AND definition = $2)"""
     return [
         Statement(head, (*name, definition.serial), must=True),
+        Statement(keep, (*name, definition.updated_at)),
         *(
             Statement(f"DELETE FROM {table} WHERE workspace_id = $1 AND {column} = $2", name)
             for table, column in (

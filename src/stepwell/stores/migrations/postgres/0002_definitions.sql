@@ -40,8 +40,11 @@ CREATE TABLE documents (
     workspace_id text COLLATE "C" NOT NULL,
     hash text COLLATE "C" NOT NULL,
     document text NOT NULL,
+    kept_at bigint NOT NULL,
     PRIMARY KEY (workspace_id, hash)
 );
+
+CREATE INDEX documents_by_age ON documents (kept_at);
 
 CREATE TABLE revisions (
     workspace_id text COLLATE "C" NOT NULL,
@@ -57,6 +60,11 @@ CREATE TABLE revisions (
     published_at bigint NOT NULL,
     PRIMARY KEY (workspace_id, definition, hash)
 );
+
+-- What names a document, for whoever looks whether anything does.
+CREATE INDEX revisions_by_hash ON revisions (workspace_id, hash);
+CREATE INDEX versions_by_revision ON versions (workspace_id, revision) WHERE revision IS NOT NULL;
+CREATE INDEX runs_by_revision ON runs (workspace_id, revision) WHERE revision IS NOT NULL;
 
 CREATE TABLE proposals (
     workspace_id text COLLATE "C" NOT NULL,

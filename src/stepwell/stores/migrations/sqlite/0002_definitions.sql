@@ -3,7 +3,8 @@
 -- What was called `definitions` are the versions that runs can be started of; it is `versions`
 -- now. `definitions` has one row for each definition that is data, with `serial` counting its
 -- changes: whoever changes one says which serial the change was made from. `documents` are
--- immutable, found by their hash; `revisions` are those that a definition has had published,
+-- immutable, found by their hash, and deleted some time after `kept_at` unless a revision, a
+-- version or a run names them; `revisions` are those that a definition has had published,
 -- one row for each hash. A draft is an edit that was not published yet. `gates` are decisions
 -- that runs wait for, `secrets` are encrypted before they come here. `trigger` says what started
 -- a run, as JSON.
@@ -45,8 +46,11 @@ CREATE TABLE documents (
     workspace_id TEXT NOT NULL,
     hash TEXT NOT NULL,
     document TEXT NOT NULL,
+    kept_at INTEGER NOT NULL,
     PRIMARY KEY (workspace_id, hash)
 ) WITHOUT ROWID;
+
+CREATE INDEX documents_by_age ON documents (kept_at);
 
 CREATE TABLE revisions (
     workspace_id TEXT NOT NULL,
@@ -62,6 +66,11 @@ CREATE TABLE revisions (
     published_at INTEGER NOT NULL,
     PRIMARY KEY (workspace_id, definition, hash)
 ) WITHOUT ROWID;
+
+-- What names a document, for whoever looks whether anything does.
+CREATE INDEX revisions_by_hash ON revisions (workspace_id, hash);
+CREATE INDEX versions_by_revision ON versions (workspace_id, revision) WHERE revision IS NOT NULL;
+CREATE INDEX runs_by_revision ON runs (workspace_id, revision) WHERE revision IS NOT NULL;
 
 CREATE TABLE proposals (
     workspace_id TEXT NOT NULL,

@@ -1,0 +1,42 @@
+"""`stepwell definitions`: edits that would undo somebody else's are refused."""
+
+from __future__ import annotations
+
+import json
+from typing import Any
+
+from tests.operations.support import document
+from tests.surfaces.support import Cli
+
+
+def published(cli: Cli, seconds: int) -> str:
+    """The hash of a revision that has become current."""
+    path = cli.folder / "checks.json"
+    path.write_text(json.dumps(document(seconds=seconds)), "utf-8")
+    found: dict[str, Any] = cli.ok("definitions", "publish", str(path))
+    return str(found["hash"])
+
+
+def test_a_rollback_says_what_it_replaces(cli: Cli) -> None:
+    first, second, third = (published(cli, seconds) for seconds in (1, 2, 3))
+    words = ("definitions", "rollback", "checks", "1.0.0", "--if-match")
+    refused = cli(*words, second, "--json")
+    assert refused.exit_code == 10
+    error = refused.document["error"]
+    assert (error["code"], error["details"]["hash"]) == ("conflict", third)
+    assert error["details"]["changes"] == ["node wait: config.duration: 2 → 3"]
+    assert cli.ok(*words, third)["hash"] == first
+
+
+def test_syncing_tells_of_each_file_what_became_of_it(cli: Cli) -> None:
+    folder = cli.folder / "definitions"
+    folder.mkdir()
+    for name in "ab":
+        (folder / f"{name}.json").write_text(json.dumps(document(name)), "utf-8")
+    assert "--apply does it" in cli("definitions", "sync", str(folder)).stdout
+    found = cli.ok("definitions", "sync", str(folder), "--apply")
+    assert (found["applied"], found["ok"]) == (True, True)
+    assert [(step["action"], step["outcome"]) for step in found["steps"]] == [
+        ("create", "done"), ("create", "done"),
+    ]  # fmt: skip
+    assert "not done" not in cli("definitions", "sync", str(folder), "--apply").stdout
