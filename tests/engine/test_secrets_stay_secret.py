@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import apsw
-import asyncpg
 import pytest
 
 from stepwell.catalog import node_types
@@ -19,6 +17,7 @@ from stepwell.settings import Settings
 from tests.conftest import World
 from tests.engine.support import until
 from tests.nodes.web import reply, serving
+from tests.stores.everything import everything
 
 CANARY = 'kanarienvogel "1/2"+ü&zwölf'
 NAME = "canary"
@@ -62,23 +61,6 @@ def nodes(url: str) -> list[dict[str, Any]]:
         {"id": node_id, "type": kind, "config": config, "retry": {"attempts": 2, "base": "0s"}}
         for node_id, (kind, config) in configs.items()
     ]
-
-
-async def everything(url: str) -> str:
-    """All that a store holds, as one text."""
-    if url.startswith("sqlite"):
-        db = apsw.Connection(url.removeprefix("sqlite:///"))
-        tables = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")]
-        return "\n".join(str(row) for name in tables for row in db.execute(f"SELECT * FROM {name}"))
-    connection = await asyncpg.connect(url)
-    try:
-        names = await connection.fetch(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'stepwell'"
-        )
-        rows = [await connection.fetch(f"SELECT * FROM stepwell.{name}") for (name,) in names]
-        return "\n".join(str(tuple(row)) for found in rows for row in found)
-    finally:
-        await connection.close()
 
 
 async def test_a_secret_that_goes_through_every_node_is_found_nowhere(

@@ -21,6 +21,7 @@ from stepwell.engine.branches import all_of, called_off, race
 from stepwell.engine.context import Context
 from stepwell.engine.failures import describe_failure
 from stepwell.engine.node_call import NodeCall, NodeHost
+from stepwell.engine.surroundings import hide
 from stepwell.errors import (
     ContextMisuse,
     ItemsInvalid,
@@ -94,6 +95,7 @@ class Interpreter:
 
     async def run(self, plan: Plan, scope: Scope) -> Any:
         """The output of the graph; raises StepFailed if it has failed."""
+        hide(lambda: self._host.vault.masking)
         self.context.rest_in_branches(TURNS * plan.depth)
         try:
             return await _Level(self, plan, scope, "").run()
@@ -135,14 +137,7 @@ class Interpreter:
         vault = self._host.vault
         if secrets := await vault.secrets():
             call.reveal(secrets)
-        try:
-            output = await kind.act(call)
-        except Exception as error:
-            masked = vault.masked(error)
-            if masked is error:
-                raise
-            raise masked from None
-        return vault.masking.value(output)
+        return vault.masked(await kind.act(call))
 
     async def _durably(
         self, node: PlanNode, kind: Executable | None, key: str, scope: Scope

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from stepwell.engine.asking import answer_of
-from stepwell.errors import StepwellError
 from stepwell.kernel.clock import SECOND, Clock
-from stepwell.kernel.codec import describe
+from stepwell.kernel.codec import decode, encode_result
 from stepwell.kernel.masking import Masking
 from stepwell.kernel.records import SecretRecord
 from stepwell.kernel.sealing import Keyring
@@ -55,16 +56,8 @@ class Vault:
             for each in sealed
         }
 
-    def masked(self, error: Exception) -> Exception:
-        """The error without secrets, and without what it was made of."""
+    def masked(self, output: Any) -> Any:
+        """An output without secrets, as plain JSON: other objects could hold them unseen."""
         if not self.masking:
-            return error
-        error.args = tuple(self.masking.value(each) for each in error.args)
-        if isinstance(error, StepwellError):
-            error.message = self.masking.text(error.message)
-        error.__cause__ = None
-        error.__suppress_context__ = True
-        text = describe(error)
-        if self.masking.text(text) == text:
-            return error
-        return StepwellError(self.masking.text(f"{type(error).__name__}: {text}"))
+            return output
+        return self.masking.value(decode(encode_result(output, sys.maxsize)))

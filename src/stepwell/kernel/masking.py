@@ -57,6 +57,7 @@ def _forms(value: str) -> Iterator[str]:
     yield quote(value, safe="")
     yield quote_plus(value)
     yield repr(value)[1:-1]
+    yield repr(value.encode())[2:-1]
     for line in value.splitlines():
         if len(line.strip()) >= _SHORTEST_PART:
             yield line.strip()
