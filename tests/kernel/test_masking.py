@@ -41,6 +41,26 @@ def test_a_secret_that_has_dots_itself_is_masked_at_a_cut() -> None:
     assert hidden.text("> so...be...it...then <") == "> ••• <"
 
 
+@pytest.mark.parametrize(
+    ("secret", "number"),
+    [
+        ("73819264", 73819264),
+        ("73819264", 1738192640),
+        ("73819264", -73819264.0),
+        ("0073819264", 73819264),
+        ("12345678901234567890123", 1.2345678901234567e22),
+        ("7.38190", 7.3819),
+    ],
+)
+def test_a_secret_that_has_become_a_number_is_masked(secret: str, number: float) -> None:
+    assert Masking([secret]).value({"a": [number, 4711]}) == {"a": ["•••", 4711]}
+
+
+def test_other_numbers_and_truth_values_stay() -> None:
+    shown = [True, None, 0, 1.5, 7381, 2**63]
+    assert Masking(["73819264", "True", "0000", "true", "0001", "nan"]).value(shown) == shown
+
+
 def test_pieces_of_other_forms_are_masked_too() -> None:
     hidden = Masking(['a "quoted" secret'])
     assert hidden.text('{"x": "a \\"quo…') == '{"x": "•••…'

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import json
+import math
 import re
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
@@ -33,7 +34,9 @@ class Masking:
     """Knows values that nobody may see."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
+        values = set(values)
         forms = {form for value in values for form in _forms(value)}
+        self._numbers = {number for value in values for number in _as_number(value)}
         # The longest first: of two that begin alike, the shorter would leave the rest.
         ordered = sorted(forms, key=lambda form: (-len(form), form))
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
@@ -65,7 +68,7 @@ class Masking:
             yield end, end + self._after_cut.at_the_end_of(after[::-1])
 
     def value(self, value: Any) -> Any:
-        """A JSON value with its texts and keys masked."""
+        """A JSON value with its texts, keys and numbers masked."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -77,7 +80,15 @@ class Masking:
             }
         if isinstance(value, list | tuple):
             return [self.value(each) for each in value]
-        return value
+        return MASK if self._is_telling(value) else value
+
+    def _is_telling(self, value: Any) -> bool:
+        """Whether this is a number that a secret was read as, or that holds one."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        assert self._pattern is not None
+        text = json.dumps(value)
+        return self._pattern.search(text) is not None or float(text) in self._numbers
 
 
 class _Starts:
@@ -123,6 +134,16 @@ def _forms(value: str) -> Iterator[str]:
         if len(line.strip()) >= _SHORTEST_PART:
             yield line.strip()
     yield from _in_base64(value.encode())
+
+
+def _as_number(value: str) -> Iterator[float]:
+    """The number that a value can be read as, which may be written otherwise: 0815, 1e9."""
+    try:
+        number = float(value)
+    except ValueError:
+        return
+    if math.isfinite(number) and len(f"{number:g}") >= SHORTEST:
+        yield number
 
 
 def _in_json(value: str) -> set[str]:
