@@ -135,8 +135,7 @@ class Interpreter:
     async def _act(self, kind: Executable, call: NodeCall) -> Any:
         """What a step of a graph does: secrets go in here, and do not come out."""
         vault = self._host.vault
-        if secrets := await vault.secrets():
-            call.reveal(secrets)
+        call.reveal(await vault.secrets())
         return vault.masked(await kind.act(call))
 
     async def _durably(

@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 from stepwell.engine.asking import answer_of
+from stepwell.errors import SecretKeyInvalid
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.codec import decode, encode_result
 from stepwell.kernel.masking import Masking
@@ -16,6 +17,20 @@ from stepwell.store import Records
 
 # How long what was read stands before the store is asked again.
 FRESH_SECONDS = 5
+
+
+class Opened(dict[str, str]):
+    """Secrets by name; one that cannot be opened fails whoever asks for it, and nobody else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed: dict[str, str] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.closed or super().__contains__(name)
+
+    def __missing__(self, name: str) -> str:
+        raise SecretKeyInvalid(self.closed[name])
 
 
 class Vault:
@@ -30,7 +45,7 @@ class Vault:
         self._keyring = keyring
         self._clock = clock
         self._read_at: int | None = None
-        self._secrets: dict[str, str] = {}
+        self._secrets = Opened()
         # Values that were replaced since may still be on their way through a run.
         self._seen: set[str] = set()
         self.masking = Masking()
@@ -47,14 +62,22 @@ class Vault:
                 self.masking = Masking(self._seen)
         return self._secrets
 
-    def _opened(self, sealed: Sequence[SecretRecord]) -> dict[str, str]:
-        keyring = self._keyring() if sealed else None
+    def _opened(self, sealed: Sequence[SecretRecord]) -> Opened:
+        found = Opened()
+        try:
+            keyring = self._keyring() if sealed else None
+        except SecretKeyInvalid as error:
+            found.closed = dict.fromkeys((each.name for each in sealed), error.message)
+            return found
         if keyring is None:  # a reference to one says that it is missing
-            return {}
-        return {
-            each.name: keyring.open(each.sealed, each.key_id, f"{self._workspace_id}/{each.name}")
-            for each in sealed
-        }
+            return found
+        for each in sealed:
+            place = f"{self._workspace_id}/{each.name}"
+            try:
+                found[each.name] = keyring.open(each.sealed, each.key_id, place)
+            except SecretKeyInvalid as error:
+                found.closed[each.name] = error.message
+        return found
 
     def masked(self, output: Any) -> Any:
         """An output without secrets, as plain JSON: other objects could hold them unseen."""
