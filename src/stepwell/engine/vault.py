@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -44,6 +45,7 @@ class Vault:
         self._workspace_id = workspace_id
         self._keyring = keyring
         self._clock = clock
+        self._reading = asyncio.Lock()
         self._read_at: int | None = None
         self._secrets = Opened()
         # Values that were replaced since may still be on their way through a run.
@@ -52,15 +54,25 @@ class Vault:
 
     async def secrets(self) -> Mapping[str, str]:
         """All secrets by name, as of a moment ago."""
-        now = self._clock.now()
-        if self._read_at is None or now - self._read_at >= FRESH_SECONDS * SECOND:
-            sealed = await answer_of(self._clock, lambda: self._records.secrets(self._workspace_id))
-            self._secrets = self._opened(sealed)
-            self._read_at = now
-            if not self._seen.issuperset(self._secrets.values()):
-                self._seen.update(self._secrets.values())
-                self.masking = Masking(self._seen)
+        if self._is_stale():
+            # One reads for all who ask; if it is cancelled or fails, the next one tries.
+            async with self._reading:
+                if self._is_stale():
+                    await self._read()
         return self._secrets
+
+    def _is_stale(self) -> bool:
+        read_at = self._read_at
+        return read_at is None or self._clock.now() - read_at >= FRESH_SECONDS * SECOND
+
+    async def _read(self) -> None:
+        now = self._clock.now()
+        sealed = await answer_of(self._clock, lambda: self._records.secrets(self._workspace_id))
+        self._secrets = self._opened(sealed)
+        self._read_at = now
+        if not self._seen.issuperset(self._secrets.values()):
+            self._seen.update(self._secrets.values())
+            self.masking = Masking(self._seen)
 
     def _opened(self, sealed: Sequence[SecretRecord]) -> Opened:
         found = Opened()
