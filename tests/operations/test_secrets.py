@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
@@ -57,6 +58,33 @@ async def test_rotation_seals_everything_with_the_first_key(world: World) -> Non
     async with world(settings=Settings(secret_key=old)) as sw:
         with pytest.raises(SecretKeyInvalid, match="sealed with the key"):
             await sw.secrets.rotate()
+
+
+async def test_rotation_keeps_what_is_set_and_deleted_meanwhile(world: World) -> None:
+    old, new = new_key(), new_key()
+    async with world(settings=Settings(secret_key=old)) as sw:
+        for name in ("key", "gone", "still"):
+            await sw.secrets.set(name, "the old value")
+        async with world(settings=Settings(secret_key=f"{new},{old}")) as rotating:
+            records, meanwhile = rotating.store.records, [True]
+            read = records.secrets
+
+            async def slowly(workspace_id: str) -> Any:
+                found = await read(workspace_id)
+                if meanwhile and meanwhile.pop():
+                    await sw.secrets.set("key", "the new value")
+                    await sw.secrets.delete("gone")
+                return found
+
+            records.secrets = slowly  # type: ignore[method-assign]
+            assert await rotating.secrets.rotate() == 2
+        found = {each.name: each for each in await sw.store.records.secrets("default")}
+    keyring = Keyring.read(new, "the test")
+    opened = {
+        name: keyring.open(each.sealed, each.key_id, f"default/{name}")
+        for name, each in found.items()
+    }
+    assert opened == {"key": "the new value", "still": "the old value"}
 
 
 async def test_a_sealed_value_cannot_be_moved_to_another_name(world: World) -> None:
