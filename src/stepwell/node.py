@@ -9,8 +9,10 @@
 
 An *effect* is a coroutine function that the engine executes as one step: with retries, a
 timeout, an idempotency key. It is cancelled when its time is up or its run is, and has to clean
-up after itself then. A *durable* node (`durable=True`) is handed the context of its run instead,
-and steps, sleeps and waits by itself; secrets are not for it.
+up after itself then. Secrets are masked in what it returns and raises; where it cuts a text, it
+puts a "…", so that what is left there of a secret is masked as well. A *durable* node
+(`durable=True`) is handed the context of its run instead, and steps, sleeps and waits by itself;
+secrets are not for it.
 """
 
 from __future__ import annotations

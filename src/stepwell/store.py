@@ -159,6 +159,10 @@ class Records(Protocol):
 
     async def put_secret(self, workspace_id: str, secret: SecretRecord) -> None: ...
 
+    async def replace_secret(self, workspace_id: str, secret: SecretRecord, was: str) -> bool:
+        """Seal a secret anew if it is still sealed as it was; whether it is."""
+        ...
+
     async def delete_secret(self, workspace_id: str, name: str) -> bool: ...
 
 

@@ -8,8 +8,6 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-import apsw
-import asyncpg
 import pytest
 
 from stepwell.catalog import node_types
@@ -19,10 +17,14 @@ from stepwell.settings import Settings
 from tests.conftest import World
 from tests.engine.support import until
 from tests.nodes.web import reply, serving
+from tests.stores.everything import everything
 
 CANARY = 'kanarienvogel "1/2"+ü&zwölf'
 NAME = "canary"
 SECRET = "{{secrets.canary}}"
+# One that may be taken for a number.
+DIGITS = "73819264"
+PIN = "{{secrets.pin}}"
 
 
 def tell(value: Any) -> Any:
@@ -31,6 +33,12 @@ def tell(value: Any) -> Any:
 
 def fail(value: Any) -> Any:
     raise ValueError(f"it was {value}") from RuntimeError(value)
+
+
+def fail_together(value: Any) -> Any:
+    error = KeyError("noted")
+    error.add_note(f"it was {value}")
+    raise ExceptionGroup("several", [error, ExceptionGroup("inner", [RuntimeError(value)])])
 
 
 def nodes(url: str) -> list[dict[str, Any]]:
@@ -54,6 +62,14 @@ def nodes(url: str) -> list[dict[str, Any]]:
         "http_fails": ("http", {"url": f"{url}/refuse", "method": "POST", "body": SECRET}),
         "python": ("python", {"function": "tell", "input": SECRET}),
         "python_fails": ("python", {"function": "fail", "input": SECRET}),
+        "python_fails_together": ("python", {"function": "fail_together", "input": SECRET}),
+        "number": ("code", {"code": "[int(input), {'x': int(input) * 10}]", "input": PIN}),
+        "number_fails": ("code", {"code": "{}[int(input)]", "input": PIN}),
+        "number_told": ("http", {"url": f"{url}/echo", "method": "POST", "body": PIN}),
+        "shell_cut": ("shell", {"command": "head -c 32760 /dev/zero | tr '\\0' x; "
+                                f'printf %s "{SECRET}"; head -c 40000 /dev/zero | tr "\\0" y'}),
+        "shell_fails_cut": ("shell", {"command": f'printf %s "{SECRET}"; '
+                                      'head -c 1990 /dev/zero | tr "\\0" x; exit 3'}),
         "notify": ("notify", {"channel": "webhook", "target": f"{url}/echo", "message": SECRET}),
         "notify_fails": ("notify", {"channel": "webhook", "target": f"{url}/refuse?k={SECRET}",
                                     "message": SECRET}),
@@ -64,29 +80,14 @@ def nodes(url: str) -> list[dict[str, Any]]:
     ]
 
 
-async def everything(url: str) -> str:
-    """All that a store holds, as one text."""
-    if url.startswith("sqlite"):
-        db = apsw.Connection(url.removeprefix("sqlite:///"))
-        tables = [row[0] for row in db.execute("SELECT name FROM sqlite_schema WHERE type='table'")]
-        return "\n".join(str(row) for name in tables for row in db.execute(f"SELECT * FROM {name}"))
-    connection = await asyncpg.connect(url)
-    try:
-        names = await connection.fetch(
-            "SELECT table_name FROM information_schema.tables WHERE table_schema = 'stepwell'"
-        )
-        rows = [await connection.fetch(f"SELECT * FROM stepwell.{name}") for (name,) in names]
-        return "\n".join(str(tuple(row)) for found in rows for row in found)
-    finally:
-        await connection.close()
-
-
 async def test_a_secret_that_goes_through_every_node_is_found_nowhere(
     world: World, store_url: str, caplog: pytest.LogCaptureFixture, tmp_path: Path
 ) -> None:
     def answer(asked: Any) -> bytes:
         if asked.path.startswith("/refuse"):
             return reply(400, b"no: " + asked.body)
+        if asked.body == DIGITS.encode():
+            return reply(200, {"number": int(DIGITS), "float": float(DIGITS)})
         return reply(200, {"path": asked.path, "headers": asked.headers,
                            "body": asked.body.decode()})  # fmt: skip
 
@@ -95,8 +96,12 @@ async def test_a_secret_that_goes_through_every_node_is_found_nowhere(
         environment={"PATH": "/usr/bin:/bin"},
     )  # fmt: skip
     caplog.set_level(logging.DEBUG)
-    async with serving(answer) as web, world(settings=settings, functions=[tell, fail]) as sw:
+    async with (
+        serving(answer) as web,
+        world(settings=settings, functions=[tell, fail, fail_together]) as sw,
+    ):
         await sw.secrets.set(NAME, CANARY)
+        await sw.secrets.set("pin", DIGITS)
         await sw.secrets.set("plain", "another-canary-bird")
         document = {"name": "leaky", "nodes": nodes(web.url)}
         assert {node["type"] for node in document["nodes"]} == {  # type: ignore[index]
@@ -112,7 +117,8 @@ async def test_a_secret_that_goes_through_every_node_is_found_nowhere(
         assert "leaky" in place or place is caplog.text
         for form in (
             CANARY, CANARY.replace('"', '\\"'), quote(CANARY), "another-canary-bird",
-            base64.b64encode(CANARY.encode()).decode()[:16], "kanarienvogel",
+            base64.b64encode(CANARY.encode()).decode()[:16], "kanarienvogel", CANARY[:6],
+            DIGITS,
         ):  # fmt: skip
             assert form not in place
     assert "•••" in shown

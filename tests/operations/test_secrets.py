@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
 
 from stepwell import Stepwell
+from stepwell.app.keys import keyring_for
 from stepwell.errors import InvalidInput, InvalidName, SecretKeyInvalid, SecretNotFound
 from stepwell.kernel.sealing import Keyring, new_key
 from stepwell.settings import Settings
@@ -57,6 +60,33 @@ async def test_rotation_seals_everything_with_the_first_key(world: World) -> Non
             await sw.secrets.rotate()
 
 
+async def test_rotation_keeps_what_is_set_and_deleted_meanwhile(world: World) -> None:
+    old, new = new_key(), new_key()
+    async with world(settings=Settings(secret_key=old)) as sw:
+        for name in ("key", "gone", "still"):
+            await sw.secrets.set(name, "the old value")
+        async with world(settings=Settings(secret_key=f"{new},{old}")) as rotating:
+            records, meanwhile = rotating.store.records, [True]
+            read = records.secrets
+
+            async def slowly(workspace_id: str) -> Any:
+                found = await read(workspace_id)
+                if meanwhile and meanwhile.pop():
+                    await sw.secrets.set("key", "the new value")
+                    await sw.secrets.delete("gone")
+                return found
+
+            records.secrets = slowly  # type: ignore[method-assign]
+            assert await rotating.secrets.rotate() == 2
+        found = {each.name: each for each in await sw.store.records.secrets("default")}
+    keyring = Keyring.read(new, "the test")
+    opened = {
+        name: keyring.open(each.sealed, each.key_id, f"default/{name}")
+        for name, each in found.items()
+    }
+    assert opened == {"key": "the new value", "still": "the old value"}
+
+
 async def test_a_sealed_value_cannot_be_moved_to_another_name(world: World) -> None:
     async with world(settings=Settings(secret_key=new_key())) as sw:
         await sw.secrets.set("harmless", "the value")
@@ -68,6 +98,53 @@ async def test_a_sealed_value_cannot_be_moved_to_another_name(world: World) -> N
             ended = await until(sw, run.id, "completed", "failed")
         assert ended.error is not None
         assert ended.error.type == "secret_key_invalid"
+
+
+async def test_a_secret_that_cannot_be_opened_fails_only_who_refers_to_it(world: World) -> None:
+    key, lost = new_key(), new_key()
+    others = definition(node("read", "transform", value="{{secrets.other}}"))
+    none = definition(node("read", "transform", value="no secret"))
+    async with world(settings=Settings(secret_key=lost)) as sw:
+        await sw.secrets.set("key", "sealed with a key that was lost")
+    async with world(settings=Settings(secret_key=key)) as sw, sw.worker():
+        await sw.secrets.set("other", "some value")
+        assert await (await sw.start_document(none)).result(30) == "no secret"
+        assert await (await sw.start_document(others)).result(30) == "•••"
+        ended = await until(sw, (await sw.start_document(READ)).id, "failed")
+    assert ended.error is not None
+    assert ended.error.type == "secret_key_invalid"
+    assert "'key' was sealed with the key" in ended.error.message
+
+
+async def test_a_malformed_key_fails_only_who_refers_to_a_secret(world: World) -> None:
+    async with world(settings=Settings(secret_key=new_key())) as sw:
+        await sw.secrets.set("key", "the value")
+    async with world(settings=Settings(secret_key="no key")) as sw, sw.worker():
+        none = definition(node("read", "transform", value="no secret"))
+        assert await (await sw.start_document(none)).result(30) == "no secret"
+        ended = await until(sw, (await sw.start_document(READ)).id, "failed")
+    assert ended.error is not None
+    assert ended.error.type == "secret_key_invalid"
+
+
+@pytest.mark.parametrize("sealed", ["", "AAAA", "no base64!", "ü"])
+def test_what_was_never_sealed_cannot_be_opened(sealed: str) -> None:
+    keyring = Keyring.read(new_key(), "the test")
+    with pytest.raises(SecretKeyInvalid, match="changed in the store"):
+        keyring.open(sealed, keyring.key_id, "default/key")
+
+
+def test_who_makes_a_key_at_the_same_time_gets_the_same_one(tmp_path: Path) -> None:
+    def key_of(number: int) -> str:
+        url = f"sqlite:///{tmp_path}/{number // 8}/stepwell.db"
+        found = keyring_for(Settings(), url, make=True)
+        assert found is not None
+        return found.key_id
+
+    with ThreadPoolExecutor(8) as threads:
+        ids = list(threads.map(key_of, range(400)))
+    assert all(len(set(ids[start : start + 8])) == 1 for start in range(0, 400, 8))
+    assert {path.name for path in tmp_path.glob("*/*")} == {"secret.key"}
 
 
 async def test_a_missing_secret_fails_the_step_and_names_it(world: World) -> None:

@@ -373,3 +373,16 @@ async def test_secrets_are_replaced_by_name(store: Store) -> None:
     assert await store.records.delete_secret(WS, "token")
     assert not await store.records.delete_secret(WS, "token")
     assert await store.records.secrets(WS) == []
+
+
+async def test_a_secret_is_sealed_anew_only_if_it_is_as_it_was(store: Store) -> None:
+    await store.records.put_secret(WS, SecretRecord("token", "k1", "sealed", NOW, NOW))
+    anew = SecretRecord("token", "k2", "anew", NOW + 9, NOW + 9)
+    assert not await store.records.replace_secret(WS, anew, "otherwise")
+    assert not await store.records.replace_secret("elsewhere", anew, "sealed")
+    assert await store.records.replace_secret(WS, anew, "sealed")
+    assert not await store.records.replace_secret(WS, anew, "sealed")
+    assert await store.records.secrets(WS) == [SecretRecord("token", "k2", "anew", NOW, NOW + 9)]
+    await store.records.delete_secret(WS, "token")
+    assert not await store.records.replace_secret(WS, anew, "anew")
+    assert await store.records.secrets(WS) == []

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
+import tempfile
 from pathlib import Path
 
 from stepwell.catalog import is_sqlite, sqlite_path
@@ -43,9 +45,14 @@ def _read(path: Path) -> Keyring:
 def _write(path: Path) -> None:
     """Make a key file that only its owner can read; another process may be faster."""
     path.parent.mkdir(parents=True, exist_ok=True)
+    # Made under another name first: whoever finds the file by its own has to find all of it.
+    handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # for the owner only
     try:
-        handle = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
-    except FileExistsError:
-        return
-    with os.fdopen(handle, "w") as file:
-        file.write(new_key() + "\n")
+        with os.fdopen(handle, "w") as file:
+            file.write(new_key() + "\n")
+            file.flush()
+            os.fsync(handle)
+        with contextlib.suppress(FileExistsError):
+            os.link(made, path)
+    finally:
+        Path(made).unlink()

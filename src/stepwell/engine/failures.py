@@ -3,6 +3,10 @@
 A program must see the same error when a step fails and whenever that failure is replayed.
 So both times it gets one made from the record: a StepFailed that is also of the class the
 step function raised, wherever that class can be found again by its name.
+
+Secrets are masked here, in the text as it is written down: an error may hold them in its notes,
+its causes, its attributes and the errors of its group, and is left as it is for those who decide
+about retries.
 """
 
 from __future__ import annotations
@@ -16,6 +20,7 @@ from typing import Any
 
 import msgspec
 
+from stepwell.engine.surroundings import masking
 from stepwell.errors import (
     RunCancelled,
     RunDenied,
@@ -40,7 +45,7 @@ def describe_failure(error: BaseException, step: str | None) -> str:
         return _described(error, step)
     except Exception:  # an error that cannot even be looked at
         kind = writable(type(error).__name__)
-        plain = {"type": kind, "message": describe(error), "step": step}
+        plain = {"type": kind, "message": masking().text(describe(error)), "step": step}
         return _encode(plain).decode()
 
 
@@ -48,6 +53,7 @@ def _described(error: BaseException, step: str | None) -> str:
     message = describe(error)
     if isinstance(error, BaseExceptionGroup):
         message += "".join(f"; {type(e).__name__}: {describe(e)}" for e in _leaves(error))
+    message = masking().text(message)
     if len(message) > MAX_MESSAGE:
         message = message[:MAX_MESSAGE] + f"… ({len(message) - MAX_MESSAGE} more characters)"
     kind = error.code if isinstance(error, StepwellError) else writable(type(error).__name__)
@@ -64,16 +70,20 @@ def _described(error: BaseException, step: str | None) -> str:
 
 def trace(error: BaseException) -> str:
     """Where the error comes from, for the log: from the user's first line on."""
+    return masking().text(writable(_traced(error)))
+
+
+def _traced(error: BaseException) -> str:
     if isinstance(error, StepwellError):  # says where, and all that there is to say
-        return writable(f"{error.code}: {error}")
+        return f"{error.code}: {describe(error)}"
     where = error.__traceback__
     while where is not None and where.tb_frame.f_code.co_filename.startswith(_ENGINE):
         where = where.tb_next
     try:
         lines = traceback.format_exception(type(error), error, where or error.__traceback__)
     except Exception:
-        return writable(f"{type(error).__name__}: {describe(error)}")
-    return writable("".join(lines))
+        return f"{type(error).__name__}: {describe(error)}"
+    return "".join(lines)
 
 
 def _leaves(group: BaseExceptionGroup[BaseException]) -> list[BaseException]:

@@ -16,6 +16,7 @@ from stepwell.engine.branches import all_of, race
 from stepwell.engine.context import Context
 from stepwell.engine.graph_level import OF_THE_RUN, Level, RunFails, described
 from stepwell.engine.node_call import NodeCall, NodeHost
+from stepwell.engine.surroundings import hide
 from stepwell.errors import (
     ItemsInvalid,
     LoopExhausted,
@@ -79,6 +80,7 @@ class Interpreter:
 
     async def run(self, plan: Plan, scope: Scope) -> Any:
         """The output of the graph; raises StepFailed if it has failed."""
+        hide(lambda: self._host.vault.masking)
         self.context.rest_in_branches(TURNS * plan.depth)
         try:
             return await Level(self, plan, scope, "").run()
@@ -120,16 +122,8 @@ class Interpreter:
     async def _act(self, kind: Executable, call: NodeCall) -> Any:
         """What a step of a graph does: secrets go in here, and do not come out."""
         vault = self._host.vault
-        if secrets := await vault.secrets():
-            call.reveal(secrets)
-        try:
-            output = await kind.act(call)
-        except Exception as error:
-            masked = vault.masked(error)
-            if masked is error:
-                raise
-            raise masked from None
-        return vault.masking.value(output)
+        call.reveal(await vault.secrets())
+        return vault.masked(await kind.act(call))
 
     async def _durably(
         self, node: PlanNode, kind: Executable | None, key: str, scope: Scope

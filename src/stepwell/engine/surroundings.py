@@ -8,8 +8,11 @@ surroundings of its own.
 from __future__ import annotations
 
 import contextvars
+from collections.abc import Callable
 
 import msgspec
+
+from stepwell.kernel.masking import Masking
 
 
 class StepIdentity(msgspec.Struct, frozen=True, gc=False):
@@ -28,10 +31,26 @@ current_step: contextvars.ContextVar[StepIdentity | None] = contextvars.ContextV
 # The last operation this branch of the program came back from; it names readings of the clock.
 anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
 
+_NOTHING = Masking()
+_masking: contextvars.ContextVar[Callable[[], Masking]] = contextvars.ContextVar(
+    "stepwell_masking", default=lambda: _NOTHING
+)
+
+
+def hide(what: Callable[[], Masking]) -> None:
+    """From here on, errors are described without this, whatever it has become by then."""
+    _masking.set(what)
+
+
+def masking() -> Masking:
+    """What nobody may read in the description of an error."""
+    return _masking.get()()
+
 
 def nobodys() -> contextvars.Context:
     """The context variables that are set here, but as part of no step and of no program."""
     context = contextvars.copy_context()
     context.run(current_step.set, None)
     context.run(anchor.set, "")
+    context.run(hide, lambda: _NOTHING)
     return context

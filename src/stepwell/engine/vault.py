@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import sys
 from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from stepwell.engine.asking import answer_of
-from stepwell.errors import StepwellError
+from stepwell.errors import SecretKeyInvalid
 from stepwell.kernel.clock import SECOND, Clock
-from stepwell.kernel.codec import describe
+from stepwell.kernel.codec import decode, encode_result
 from stepwell.kernel.masking import Masking
 from stepwell.kernel.records import SecretRecord
 from stepwell.kernel.sealing import Keyring
@@ -15,6 +18,20 @@ from stepwell.store import Records
 
 # How long what was read stands before the store is asked again.
 FRESH_SECONDS = 5
+
+
+class Opened(dict[str, str]):
+    """Secrets by name; one that cannot be opened fails whoever asks for it, and nobody else."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.closed: dict[str, str] = {}
+
+    def __contains__(self, name: object) -> bool:
+        return name in self.closed or super().__contains__(name)
+
+    def __missing__(self, name: str) -> str:
+        raise SecretKeyInvalid(self.closed[name])
 
 
 class Vault:
@@ -28,43 +45,54 @@ class Vault:
         self._workspace_id = workspace_id
         self._keyring = keyring
         self._clock = clock
+        self._reading = asyncio.Lock()
         self._read_at: int | None = None
-        self._secrets: dict[str, str] = {}
+        self._secrets = Opened()
         # Values that were replaced since may still be on their way through a run.
         self._seen: set[str] = set()
         self.masking = Masking()
 
     async def secrets(self) -> Mapping[str, str]:
         """All secrets by name, as of a moment ago."""
-        now = self._clock.now()
-        if self._read_at is None or now - self._read_at >= FRESH_SECONDS * SECOND:
-            sealed = await answer_of(self._clock, lambda: self._records.secrets(self._workspace_id))
-            self._secrets = self._opened(sealed)
-            self._read_at = now
-            if not self._seen.issuperset(self._secrets.values()):
-                self._seen.update(self._secrets.values())
-                self.masking = Masking(self._seen)
+        if self._is_stale():
+            # One reads for all who ask; if it is cancelled or fails, the next one tries.
+            async with self._reading:
+                if self._is_stale():
+                    await self._read()
         return self._secrets
 
-    def _opened(self, sealed: Sequence[SecretRecord]) -> dict[str, str]:
-        keyring = self._keyring() if sealed else None
-        if keyring is None:  # a reference to one says that it is missing
-            return {}
-        return {
-            each.name: keyring.open(each.sealed, each.key_id, f"{self._workspace_id}/{each.name}")
-            for each in sealed
-        }
+    def _is_stale(self) -> bool:
+        read_at = self._read_at
+        return read_at is None or self._clock.now() - read_at >= FRESH_SECONDS * SECOND
 
-    def masked(self, error: Exception) -> Exception:
-        """The error without secrets, and without what it was made of."""
+    async def _read(self) -> None:
+        now = self._clock.now()
+        sealed = await answer_of(self._clock, lambda: self._records.secrets(self._workspace_id))
+        self._secrets = self._opened(sealed)
+        self._read_at = now
+        if not self._seen.issuperset(self._secrets.values()):
+            self._seen.update(self._secrets.values())
+            self.masking = Masking(self._seen)
+
+    def _opened(self, sealed: Sequence[SecretRecord]) -> Opened:
+        found = Opened()
+        try:
+            keyring = self._keyring() if sealed else None
+        except SecretKeyInvalid as error:
+            found.closed = dict.fromkeys((each.name for each in sealed), error.message)
+            return found
+        if keyring is None:  # a reference to one says that it is missing
+            return found
+        for each in sealed:
+            place = f"{self._workspace_id}/{each.name}"
+            try:
+                found[each.name] = keyring.open(each.sealed, each.key_id, place)
+            except SecretKeyInvalid as error:
+                found.closed[each.name] = error.message
+        return found
+
+    def masked(self, output: Any) -> Any:
+        """An output without secrets, as plain JSON: other objects could hold them unseen."""
         if not self.masking:
-            return error
-        error.args = tuple(self.masking.value(each) for each in error.args)
-        if isinstance(error, StepwellError):
-            error.message = self.masking.text(error.message)
-        error.__cause__ = None
-        error.__suppress_context__ = True
-        text = describe(error)
-        if self.masking.text(text) == text:
-            return error
-        return StepwellError(self.masking.text(f"{type(error).__name__}: {text}"))
+            return output
+        return self.masking.value(decode(encode_result(output, sys.maxsize)))

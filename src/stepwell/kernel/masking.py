@@ -1,11 +1,16 @@
-"""Taking secrets out of everything that is recorded, in whichever dress they come."""
+"""Taking secrets out of everything that is recorded, in whichever dress they come.
+
+Whoever cuts a text puts "…" where it was cut: what is left there of a secret is masked as well.
+"""
 
 from __future__ import annotations
 
 import base64
 import json
+import math
 import re
-from collections.abc import Iterable, Iterator
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote, quote_plus
 
@@ -14,27 +19,56 @@ MASK = "•••"
 SHORTEST = 4
 # A line of a secret that has several, and what is sure to be of it in base64.
 _SHORTEST_PART = 8
+# How we, and others, mark that a text was cut: pydantic and reprlib write dots.
+_CUT = re.compile(r"…|\.{3,}")
 # How often JSON inside JSON is looked through.
 _NESTED = 3
+
+
+def beginning(text: str, most: int) -> str:
+    """What a text begins with, and the mark if that is not all of it."""
+    return text if len(text) <= most else f"{text[:most]}…"
 
 
 class Masking:
     """Knows values that nobody may see."""
 
     def __init__(self, values: Iterable[str] = ()) -> None:
+        values = set(values)
         forms = {form for value in values for form in _forms(value)}
+        self._numbers = {number for value in values for number in _as_number(value)}
         # The longest first: of two that begin alike, the shorter would leave the rest.
         ordered = sorted(forms, key=lambda form: (-len(form), form))
         self._pattern = re.compile("|".join(map(re.escape, ordered))) if ordered else None
+        self._before_cut = _Starts(ordered)
+        self._after_cut = _Starts([form[::-1] for form in ordered])
+        # How far a piece can reach over other cuts: only over those that a secret itself has.
+        self._reach = max((len(form) for form in ordered if _CUT.search(form)), default=0)
 
     def __bool__(self) -> bool:
         return self._pattern is not None
 
     def text(self, text: str) -> str:
-        return text if self._pattern is None else self._pattern.sub(MASK, text)
+        if self._pattern is None:
+            return text
+        cuts = [cut.span() for cut in _CUT.finditer(text)]
+        if not cuts:
+            return self._pattern.sub(MASK, text)
+        whole = [found.span() for found in self._pattern.finditer(text)]
+        return _without(text, [*whole, *self._pieces(text, cuts)])
+
+    def _pieces(self, text: str, cuts: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
+        """Where cuts have left a part of a secret."""
+        ends = [0, *(end for _, end in cuts)]
+        starts = [*(start for start, _ in cuts), len(text)]
+        for number, (start, end) in enumerate(cuts):
+            before = text[max(0, min(ends[number], start - self._reach)) : start]
+            yield start - self._before_cut.at_the_end_of(before), start
+            after = text[end : max(starts[number + 1], end + self._reach)]
+            yield end, end + self._after_cut.at_the_end_of(after[::-1])
 
     def value(self, value: Any) -> Any:
-        """A JSON value with its texts and keys masked."""
+        """A JSON value with its texts, keys and numbers masked."""
         if self._pattern is None:
             return value
         if isinstance(value, str):
@@ -46,7 +80,45 @@ class Masking:
             }
         if isinstance(value, list | tuple):
             return [self.value(each) for each in value]
-        return value
+        return MASK if self._is_telling(value) else value
+
+    def _is_telling(self, value: Any) -> bool:
+        """Whether this is a number that a secret was read as, or that holds one."""
+        if isinstance(value, bool) or not isinstance(value, int | float):
+            return False
+        assert self._pattern is not None
+        text = json.dumps(value)
+        return self._pattern.search(text) is not None or float(text) in self._numbers
+
+
+class _Starts:
+    """Finds texts of which only the start is there."""
+
+    def __init__(self, texts: Sequence[str]) -> None:
+        self._longest = max(map(len, texts), default=0)
+        self._texts: dict[str, list[str]] = defaultdict(list)
+        for text in texts:
+            self._texts[text[:SHORTEST]].append(text)
+
+    def at_the_end_of(self, text: str) -> int:
+        """How long the longest start of one is that this text ends with; very short ones pass."""
+        for place in range(max(0, len(text) - self._longest), len(text) - SHORTEST + 1):
+            for whole in self._texts.get(text[place : place + SHORTEST], ()):
+                if len(whole) >= len(text) - place and whole.startswith(text[place:]):
+                    return len(text) - place
+        return 0
+
+
+def _without(text: str, spans: Sequence[tuple[int, int]]) -> str:
+    """The text with these parts masked; those that overlap are one."""
+    parts, shown = [], 0
+    for start, end in sorted(spans):
+        if end <= max(start, shown):
+            continue
+        if start >= shown:
+            parts += [text[shown:start], MASK]
+        shown = end
+    return "".join([*parts, text[shown:]])
 
 
 def _forms(value: str) -> Iterator[str]:
@@ -57,10 +129,21 @@ def _forms(value: str) -> Iterator[str]:
     yield quote(value, safe="")
     yield quote_plus(value)
     yield repr(value)[1:-1]
+    yield repr(value.encode())[2:-1]
     for line in value.splitlines():
         if len(line.strip()) >= _SHORTEST_PART:
             yield line.strip()
     yield from _in_base64(value.encode())
+
+
+def _as_number(value: str) -> Iterator[float]:
+    """The number that a value can be read as, which may be written otherwise: 0815, 1e9."""
+    try:
+        number = float(value)
+    except ValueError:
+        return
+    if math.isfinite(number) and len(f"{number:g}") >= SHORTEST:
+        yield number
 
 
 def _in_json(value: str) -> set[str]:

@@ -63,10 +63,10 @@ class Keyring:
                 f"The secret {about.rpartition('/')[2]!r} was sealed with the key {key_id}, which "
                 f"is not among those given: {', '.join(self._keys)}."
             )
-        raw = base64.b64decode(sealed)
         try:
+            raw = base64.b64decode(sealed)
             return key.decrypt(raw[:_NONCE_BYTES], raw[_NONCE_BYTES:], about.encode()).decode()
-        except InvalidTag:
+        except (InvalidTag, ValueError):
             raise SecretKeyInvalid(
                 f"The secret {about.rpartition('/')[2]!r} cannot be opened: it was changed in the "
                 "store."

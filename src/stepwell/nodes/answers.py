@@ -24,7 +24,7 @@ def check_status(answer: Answer, name: str) -> None:
     """Raise for an answer of 400 and above: to be tried again from 500 on, and for 429."""
     if answer.status < 400:
         return
-    text = answer.content[: 4 * _BEGINNING].decode("utf-8", "replace")[:_BEGINNING].strip()
+    text = _beginning(answer)
     said = f": {text}" if text else "."
     message = f"{name} was answered with {answer.status} {answer.reason}".rstrip() + said
     if answer.status < 500 and answer.status != 429:
@@ -35,6 +35,15 @@ def check_status(answer: Answer, name: str) -> None:
         status=answer.status,
         body=text,
     )
+
+
+def _beginning(answer: Answer) -> str:
+    """What the body begins with; a mark shows that it was cut."""
+    text = answer.content[: 4 * _BEGINNING].decode("utf-8", "replace")
+    if answer.whole and len(text) <= _BEGINNING and len(answer.content) <= 4 * _BEGINNING:
+        return text.strip()
+    kept = text[:_BEGINNING].strip().rstrip("\ufffd")  # the last character may itself be cut
+    return f"{kept}…"
 
 
 def check_whole(answer: Answer, name: str) -> None:

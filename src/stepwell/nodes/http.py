@@ -16,6 +16,7 @@ from pydantic import (
     model_validator,
 )
 
+from stepwell.kernel.masking import beginning
 from stepwell.node import Call, NodeConfig, node
 from stepwell.nodes.addresses import Guard
 from stepwell.nodes.answers import check_status, check_whole, output_of
@@ -128,7 +129,7 @@ def shown(url: str) -> str:
     """A URL as errors show it: without user, password and query, and not too long."""
     scheme, _, rest = re.split("[?#]", url, maxsplit=1)[0].partition("://")
     authority, slash, path = rest.partition("/")
-    return f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}"[:_MAX_SHOWN]
+    return beginning(f"{scheme}://{authority.rpartition('@')[2]}{slash}{path}", _MAX_SHOWN)
 
 
 def _full_url(config: Config) -> str:

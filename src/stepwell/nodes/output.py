@@ -12,7 +12,8 @@ from stepwell.errors import CommandFailed
 
 MAX_CHARACTERS = 65_536
 _HEAD = MAX_CHARACTERS // 2
-_NOTE = "\n[… {} characters left out …]\n"
+# Begins and ends with a mark: see `kernel.masking`.
+_NOTE = "…\n[{} characters left out]\n…"
 _TAIL = MAX_CHARACTERS - _HEAD - 64  # the note takes the rest
 _IN_MESSAGE = 2_000
 
@@ -39,7 +40,8 @@ class Ended:
 
     def _message(self) -> str:
         how = self.stopped or _how(self.exit_code)
-        tail = (self.stderr.text().strip() or self.stdout.text().strip())[-_IN_MESSAGE:]
+        said = self.stderr.text().strip() or self.stdout.text().strip()
+        tail = said if len(said) <= _IN_MESSAGE else f"…{said[-_IN_MESSAGE:]}"
         return f"The command {how}: {tail}" if tail else f"The command {how}, and wrote nothing."
 
 

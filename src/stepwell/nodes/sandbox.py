@@ -20,6 +20,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from stepwell.errors import SandboxUnavailable
+from stepwell.kernel.masking import beginning
 from stepwell.nodes import seccomp
 from stepwell.nodes.process_tree import descendants, living
 from stepwell.nodes.processes import Guard
@@ -126,8 +127,9 @@ class Sandbox:
 def refused(exit_code: int, stderr: str) -> None:
     """Tell a sandbox that could not be made from a script that failed."""
     if exit_code == 1 and stderr.startswith("bwrap: "):
+        said = beginning(stderr.strip(), 300)
         raise SandboxUnavailable(
-            f"bubblewrap cannot isolate scripts on this machine ({stderr.strip()[:300]}). It has "
+            f"bubblewrap cannot isolate scripts on this machine ({said}). It has "
             "to be 0.7 or newer, and needs either a worker that is root with CAP_SYS_ADMIN, or "
             "user namespaces for everybody (sysctl user.max_user_namespaces=10000, and on Ubuntu "
             "kernel.apparmor_restrict_unprivileged_userns=0)."

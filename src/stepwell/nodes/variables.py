@@ -7,6 +7,7 @@ import re
 from collections.abc import Mapping
 
 from stepwell.errors import ConfigInvalid
+from stepwell.kernel.masking import beginning
 
 # Linux takes at most 128 KiB for one argument or variable.
 MAX_BYTES = 100_000
@@ -35,4 +36,5 @@ def size(text: str) -> int:
     try:
         return len(os.fsencode(text))
     except UnicodeEncodeError:
-        raise ConfigInvalid(f"{text[:40]!r} holds half a character; no process takes it.") from None
+        shown = beginning(text, 40)
+        raise ConfigInvalid(f"{shown!r} holds half a character; no process takes it.") from None

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
@@ -55,7 +55,8 @@ class Secrets:
                 f"A secret has {SHORTEST} to {MAX_CHARACTERS:,} characters: a shorter one could "
                 "not be told from other text where it has to be masked."
             )
-        await self._seal(self._keys(), name, value)
+        sealed = self._seal(self._keys(), name, value)
+        await self._records.put_secret(self._workspace.id, sealed)
 
     async def delete(self, name: str) -> None:
         if not await self._records.delete_secret(self._workspace.id, name):
@@ -64,22 +65,23 @@ class Secrets:
     async def rotate(self) -> int:
         """Seal with the first key what was sealed with older ones; how many there were."""
         keyring = self._keys()
-        old = [
-            each
-            for each in await self._records.secrets(self._workspace.id)
-            if each.key_id != keyring.key_id
-        ]
-        for each in old:
-            value = keyring.open(each.sealed, each.key_id, self._place(each.name))
-            await self._seal(keyring, each.name, value)
-        return len(old)
+        count = 0
+        # What was set in the meantime stands, but may have been sealed with an old key again.
+        while old := await self._sealed_otherwise(keyring):
+            for each in old:
+                value = keyring.open(each.sealed, each.key_id, self._place(each.name))
+                anew = self._seal(keyring, each.name, value)
+                count += await self._records.replace_secret(self._workspace.id, anew, each.sealed)
+        return count
 
-    async def _seal(self, keyring: Keyring, name: str, value: str) -> None:
+    async def _sealed_otherwise(self, keyring: Keyring) -> Sequence[SecretRecord]:
+        """Secrets that were sealed with other keys than the first."""
+        found = await self._records.secrets(self._workspace.id)
+        return [each for each in found if each.key_id != keyring.key_id]
+
+    def _seal(self, keyring: Keyring, name: str, value: str) -> SecretRecord:
         now = self._workspace.clock.now()
-        sealed = keyring.seal(value, self._place(name))
-        await self._records.put_secret(
-            self._workspace.id, SecretRecord(name, keyring.key_id, sealed, now, now)
-        )
+        return SecretRecord(name, keyring.key_id, keyring.seal(value, self._place(name)), now, now)
 
     def _place(self, name: str) -> str:
         """Where a secret belongs; sealed along, so that it cannot be moved elsewhere."""

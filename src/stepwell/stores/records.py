@@ -254,10 +254,21 @@ class SqlRecords:
             ]
         )
 
+    async def replace_secret(self, workspace_id: str, secret: SecretRecord, was: str) -> bool:
+        return await self._has_changed(
+            """UPDATE secrets SET key_id = $3, sealed = $4, updated_at = $5
+               WHERE workspace_id = $1 AND name = $2 AND sealed = $6""",
+            workspace_id, secret.name, secret.key_id, secret.sealed, secret.updated_at, was,
+        )  # fmt: skip
+
     async def delete_secret(self, workspace_id: str, name: str) -> bool:
         delete = "DELETE FROM secrets WHERE workspace_id = $1 AND name = $2"
+        return await self._has_changed(delete, workspace_id, name)
+
+    async def _has_changed(self, sql: str, *values: Any) -> bool:
+        """Whether the row was there to be changed."""
         try:
-            await self._amend([Statement(delete, (workspace_id, name), must=True)])
+            await self._amend([Statement(sql, values, must=True)])
         except Overtaken:
             return False
         return True

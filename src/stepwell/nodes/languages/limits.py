@@ -7,6 +7,7 @@ from typing import Any
 
 from stepwell.errors import CodeFailed
 from stepwell.kernel.codec import decode
+from stepwell.kernel.masking import beginning
 
 # An engine that knows its limit says in which line it was reached, so it goes first; whoever
 # started it ends it this much later.
@@ -51,9 +52,7 @@ class Limits:
 
 def raised(error: str, line: int | None, hint: str = "") -> CodeFailed:
     """What is said of an error, given as `Type: message`, that the code did not catch."""
-    if len(error) > MAX_MESSAGE:
-        error = f"{error[:MAX_MESSAGE]}…"
-    return CodeFailed(f"{error}{_at(line)}{hint}", line=line)
+    return CodeFailed(f"{beginning(error, MAX_MESSAGE)}{_at(line)}{hint}", line=line)
 
 
 def _at(line: int | None) -> str:
