@@ -126,7 +126,10 @@ def _forms(value: str) -> Iterator[str]:
     if len(value) < SHORTEST:
         return
     yield from _in_json(value)
+    plain = "".join(sign for sign in value if sign.isprintable() or sign in "\t\n")
+    yield plain  # as it is once it was put into another text
     yield quote(value, safe="")
+    yield quote(value, safe="/:@!$&'()*+,;=~?")  # as addresses are written
     yield quote_plus(value)
     yield repr(value)[1:-1]
     yield repr(value.encode())[2:-1]
