@@ -44,7 +44,12 @@ def definitions() -> None:
 @definitions.command("list")
 @common
 def list_(store: str | None, as_json: bool) -> None:
-    """List definitions by name."""
+    """List definitions by name.
+
+    \b
+    Example:
+      stepwell definitions list
+    """
 
     async def work(stepwell: Stepwell) -> list[Any]:
         return list(await stepwell.definitions.list())
@@ -69,7 +74,12 @@ def list_(store: str | None, as_json: bool) -> None:
 @click.option("--ref", metavar="REF", help="A revision: its version, number or hash; or `draft`.")
 @common
 def show(name: str, ref: str | None, store: str | None, as_json: bool) -> None:
-    """Show a definition: its state, and its document."""
+    """Show a definition: its state, and its document.
+
+    \b
+    Example:
+      stepwell definitions show nightly-checks --ref 1.2.0
+    """
 
     async def work(stepwell: Stepwell) -> tuple[Any, Any]:
         head = await stepwell.definitions.get(name)
@@ -93,7 +103,12 @@ def show(name: str, ref: str | None, store: str | None, as_json: bool) -> None:
 def export(
     name: str, ref: str | None, output: str | None, store: str | None, as_json: bool
 ) -> None:
-    """Write a definition's document as YAML, or as JSON with --json."""
+    """Write a definition's document as YAML, or as JSON with --json.
+
+    \b
+    Example:
+      stepwell definitions export nightly-checks -o nightly.yaml
+    """
 
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.definitions.document(name, ref)
@@ -120,6 +135,10 @@ def publish(
     """Check a file and make it the current revision of the definition that it names.
 
     Runs in flight keep the revision that they have.
+
+    \b
+    Example:
+      stepwell definitions publish nightly.yaml --note "checks run longer"
     """
     document = load(file)
     say_problems(document.problems)
@@ -138,7 +157,12 @@ def publish(
 @_name
 @common
 def history(name: str, store: str | None, as_json: bool) -> None:
-    """Show the revisions that a definition has had, one for each hash, the newest first."""
+    """Show the revisions that a definition has had, one for each hash, the newest first.
+
+    \b
+    Example:
+      stepwell definitions history nightly-checks
+    """
 
     async def work(stepwell: Stepwell) -> list[Any]:
         return list(await stepwell.definitions.history(name))
@@ -167,7 +191,12 @@ def history(name: str, store: str | None, as_json: bool) -> None:
 def rollback(
     name: str, ref: str, if_match: str | None, note: str, store: str | None, as_json: bool
 ) -> None:
-    """Make an earlier revision current again; REF is its version, number or hash."""
+    """Make an earlier revision current again; REF is its version, number or hash.
+
+    \b
+    Example:
+      stepwell definitions rollback nightly-checks 1.2.0
+    """
 
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.definitions.rollback(
@@ -186,6 +215,10 @@ def diff(name: str, a: str, b: str | None, store: str | None, as_json: bool) -> 
     """Show what differs between two revisions; without the second, from the first to the current.
 
     REF is a version, a number, a hash, or `draft`.
+
+    \b
+    Example:
+      stepwell definitions diff nightly-checks 1.1.0 1.2.0
     """
 
     async def work(stepwell: Stepwell) -> dict[str, Any]:
@@ -199,7 +232,9 @@ def diff(name: str, a: str, b: str | None, store: str | None, as_json: bool) -> 
 
 
 def _switch(word: str, enabled: bool) -> None:
-    @definitions.command(word, help=f"{word.capitalize()} a definition.")
+    example = f"\n\n\b\nExample:\n  stepwell definitions {word} nightly-checks"
+
+    @definitions.command(word, help=f"{word.capitalize()} a definition.{example}")
     @_name
     @common
     def command(name: str, store: str | None, as_json: bool) -> None:
@@ -221,7 +256,12 @@ _switch("disable", False)
 @_name
 @common
 def delete(name: str, store: str | None, as_json: bool) -> None:
-    """Delete a definition with its history; runs in flight go on."""
+    """Delete a definition with its history; runs in flight go on.
+
+    \b
+    Example:
+      stepwell definitions delete nightly-checks
+    """
 
     async def work(stepwell: Stepwell) -> None:
         await stepwell.definitions.delete(name)
@@ -239,7 +279,12 @@ def delete(name: str, store: str | None, as_json: bool) -> None:
 @click.option("--delete-missing", is_flag=True, help="Delete definitions that have no file.")
 @common
 def sync(folder: str, apply: bool, delete_missing: bool, store: str | None, as_json: bool) -> int:
-    """Bring the definitions to what the files of a folder say."""
+    """Bring the definitions to what the files of a folder say; without --apply, show how.
+
+    \b
+    Example:
+      stepwell definitions sync flows --apply
+    """
     if not Path(folder).is_dir():
         raise InvalidInput(f"{folder} is no folder.")
     files = sorted(each for each in Path(folder).iterdir() if each.suffix in ENDINGS)

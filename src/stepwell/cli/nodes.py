@@ -17,13 +17,23 @@ if TYPE_CHECKING:
 
 @click.group()
 def nodes() -> None:
-    """Types of nodes for definitions."""
+    """Types of nodes for definitions.
+
+    \b
+    Example:
+      stepwell nodes list
+    """
 
 
 @nodes.command("list")
 @as_json
 def list_(as_json: bool) -> None:
-    """List the types, with the names that they have elsewhere."""
+    """List the types, with the names that they have elsewhere.
+
+    \b
+    Example:
+      stepwell nodes list --json
+    """
     found = sorted(node_types().by_name.values(), key=lambda each: each.name)
     if as_json:
         emit({"items": [_about(each) for each in found]})
@@ -37,8 +47,9 @@ def list_(as_json: bool) -> None:
 
 @nodes.command()
 @click.argument("type", metavar="TYPE")
-def schema(type: str) -> None:
-    """Print the JSON Schema of a type's config.
+@as_json
+def schema(type: str, as_json: bool) -> None:
+    """Print the JSON Schema of a type's config; it is JSON with and without --json.
 
     \b
     Example:

@@ -65,7 +65,12 @@ def propose(
 
 @click.group()
 def proposals() -> None:
-    """Changes that somebody has suggested: look at them, review and apply them."""
+    """Changes that somebody has suggested: look at them, review and apply them.
+
+    \b
+    Example:
+      stepwell proposals list nightly-checks
+    """
 
 
 @proposals.command("list")
@@ -73,7 +78,12 @@ def proposals() -> None:
 @click.option("--status", metavar="STATUS", help="Only those: pending, approved, applied …")
 @common
 def list_(name: str, status: str | None, store: str | None, as_json: bool) -> None:
-    """List the proposals for a definition, the newest first."""
+    """List the proposals for a definition, the newest first.
+
+    \b
+    Example:
+      stepwell proposals list nightly-checks --status pending
+    """
 
     async def work(stepwell: Stepwell) -> list[Any]:
         return list(await stepwell.proposals.list(name, status))
@@ -94,7 +104,12 @@ def list_(name: str, status: str | None, store: str | None, as_json: bool) -> No
 @_id
 @common
 def show(proposal_id: str, store: str | None, as_json: bool) -> None:
-    """Show a proposal: what it would change, and what is wrong with that."""
+    """Show a proposal: what it would change, and what is wrong with that.
+
+    \b
+    Example:
+      stepwell proposals show PROPOSAL
+    """
 
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.proposals.get(proposal_id)
@@ -111,7 +126,12 @@ def show(proposal_id: str, store: str | None, as_json: bool) -> None:
 def review(
     proposal_id: str, decision: str, note: str, by: str | None, store: str | None, as_json: bool
 ) -> None:
-    """Approve or reject a proposal."""
+    """Approve or reject a proposal.
+
+    \b
+    Example:
+      stepwell proposals review PROPOSAL --decision approve
+    """
 
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.proposals.review(
@@ -126,7 +146,12 @@ def review(
 @_by
 @common
 def apply(proposal_id: str, by: str | None, store: str | None, as_json: bool) -> None:
-    """Publish what an approved proposal suggests."""
+    """Publish what an approved proposal suggests.
+
+    \b
+    Example:
+      stepwell proposals apply PROPOSAL
+    """
 
     async def work(stepwell: Stepwell) -> Any:
         await stepwell.proposals.apply(proposal_id, author=by or getpass.getuser())

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from stepwell.cli.arguments import common
+from stepwell.cli.arguments import as_json, common
 from stepwell.cli.output import count, emit, moment, table
 from stepwell.cli.session import connected
 from stepwell.errors import InvalidInput
@@ -22,13 +22,22 @@ def secrets() -> None:
 
     They are sealed with a key: STEPWELL_SECRET_KEY, a file that STEPWELL_SECRET_KEY_FILE names,
     or, on SQLite, the file secret.key by the store, which is made when it is needed.
+
+    \b
+    Example:
+      printf %s "$TOKEN" | stepwell secrets set github-token
     """
 
 
 @secrets.command("list")
 @common
 def list_(store: str | None, as_json: bool) -> None:
-    """List secrets by name; their values are never shown."""
+    """List secrets by name; their values are never shown.
+
+    \b
+    Example:
+      stepwell secrets list
+    """
 
     async def work(stepwell: Stepwell) -> list[object]:
         return list(await stepwell.secrets.list())
@@ -71,7 +80,12 @@ def set_(name: str, store: str | None, as_json: bool) -> None:
 @click.argument("name")
 @common
 def delete(name: str, store: str | None, as_json: bool) -> None:
-    """Delete a secret."""
+    """Delete a secret.
+
+    \b
+    Example:
+      stepwell secrets delete github-token
+    """
 
     async def work(stepwell: Stepwell) -> None:
         await stepwell.secrets.delete(name)
@@ -86,7 +100,7 @@ def rotate(store: str | None, as_json: bool) -> None:
     """Seal all secrets with the first key; after that the older keys can go.
 
     \b
-    Put the new key before the old ones, then:
+    Example, with the new key before the old one:
       STEPWELL_SECRET_KEY="$NEW,$OLD" stepwell secrets rotate
     """
 
@@ -98,11 +112,18 @@ def rotate(store: str | None, as_json: bool) -> None:
 
 
 @secrets.command("new-key")
-def new_key() -> None:
-    """Print a fresh key."""
+@as_json
+def new_key(as_json: bool) -> None:
+    """Print a fresh key.
+
+    \b
+    Example:
+      export STEPWELL_SECRET_KEY=$(stepwell secrets new-key)
+    """
     from stepwell.app import new_key
 
-    click.echo(new_key())
+    key = new_key()
+    _say(key, {"key": key}, as_json)
 
 
 def _say(text: str, document: object, as_json: bool) -> None:

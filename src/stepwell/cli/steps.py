@@ -16,7 +16,12 @@ if TYPE_CHECKING:
 
 @click.group()
 def steps() -> None:
-    """Tasks of runs: what is to be done, and that it was done."""
+    """Tasks of runs: what is to be done, and that it was done.
+
+    \b
+    Example:
+      stepwell steps current RUN
+    """
 
 
 @steps.command()
