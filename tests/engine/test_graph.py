@@ -396,23 +396,3 @@ async def test_an_error_that_is_no_nodes_fault_fails_the_run(world: World) -> No
                 await (await sw.start("graph", {})).result()
     finally:
         del KINDS["odd"]
-
-
-@pytest.mark.parametrize("around", ["parallel", "loop", "for_each"])
-async def test_fail_run_fails_the_run_from_wherever_it_stands(world: World, around: str) -> None:
-    inner = {
-        "nodes": [node("bad", "fail"), node("next")],
-        "edges": [edge("bad", "next", on_failure="fail_run")],
-    }
-    outer: dict[str, Any] = {"id": "outer", "type": "parallel"}
-    if around == "loop":
-        outer |= {"type": "loop", "config": {"until": "true"}, "body": inner}
-    else:
-        outer["branches"] = [{"id": "one", **inner}]
-    if around == "for_each":
-        outer["for_each"] = {"items": [1, 2], "on_item_error": "collect"}
-    error, steps = await outcome(
-        world, [outer, node("after")], [edge("outer", "after", on_failure="continue")]
-    )
-    assert (error.type, error.message.endswith("bad failed")) == ("ValueError", True)
-    assert "after" not in steps

@@ -331,3 +331,24 @@ async def test_plain_functions_run_in_the_threads_of_steps(world: World) -> None
     async with world(functions=[where]) as sw, sw.worker():
         run = await sw.start_document(definition(node("where", "python", function="where")))
         assert (await run.result(30)).startswith("stepwell-step")
+
+
+@pytest.mark.parametrize("around", ["parallel", "loop", "for_each"])
+async def test_fail_run_fails_the_run_from_wherever_it_stands(world: World, around: str) -> None:
+    inner = definition(node("bad", "python", function="refuse"), node("next", "transform", value=1))
+    inner["edges"][0]["on_failure"] = "fail_run"
+    del inner["name"]
+    outer: dict[str, Any] = {"id": "outer", "type": "parallel"}
+    if around == "loop":
+        outer |= {"type": "loop", "config": {"until": "true"}, "body": inner}
+    else:
+        outer["branches"] = [{"id": "one", **inner}]
+    if around == "for_each":
+        outer["for_each"] = {"items": [1, 2], "on_item_error": "collect"}
+    document = definition(outer, node("after", "transform", value=2))
+    document["edges"][0]["on_failure"] = "continue"
+    async with world(functions=FUNCTIONS) as sw, sw.worker():
+        run = await sw.start_document(document)
+        with pytest.raises(RunFailed, match="never"):
+            await run.result(30)
+        assert "after" not in [step.key for step in await sw.steps(run.id)]

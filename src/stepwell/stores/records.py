@@ -8,12 +8,12 @@ execute statements in one transaction, with changes of runs if need be.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import msgspec
 
 from stepwell.errors import Overtaken
-from stepwell.kernel.changes import Change, Committed, SendSignal
+from stepwell.kernel.changes import Committed, SendSignal
 from stepwell.kernel.records import (
     OPEN_PROPOSALS,
     DefinitionRecord,
@@ -24,35 +24,16 @@ from stepwell.kernel.records import (
     SecretRecord,
 )
 from stepwell.kernel.states import ENDED, quoted
-from stepwell.store import Amendment, VersionRow
-
-
-class Statement(NamedTuple):
-    """A statement with `$1`, `$2` …; if it `must` change a row and does not, all is undone."""
-
-    sql: str
-    values: tuple[Any, ...]
-    must: bool = False
-
-
-class Statements(Protocol):
-    """What a store brings."""
-
-    async def fetch(self, sql: str, *values: Any) -> Sequence[Sequence[Any]]: ...
-
-    async def amend(
-        self, statements: Sequence[Statement], *, changes: Sequence[Change] = (),
-        workspace_id: str = "", version: VersionRow | None = None,
-    ) -> Committed:  # fmt: skip
-        """Execute all of it in one transaction; raises Overtaken if a statement must and cannot."""
-        ...
-
-
-def checked(statement: Statement, changed: int) -> None:
-    """Raise if a statement that must has changed nothing."""
-    if statement.must and changed == 0:
-        raise Overtaken("Somebody else was faster; look again.")
-
+from stepwell.store import Amendment
+from stepwell.stores.amendments import (
+    deletion_of,
+    draft_of,
+    head_of,
+    proposal_of,
+    put_off_or_deleted,
+    revision_of,
+)
+from stepwell.stores.statements import Statement, Statements, as_json
 
 _DEFINITION = (
     "name, serial, title, tags, enabled, hash, version, number, {}, created_at, updated_at"
@@ -98,15 +79,15 @@ class SqlRecords:
 
     async def amend(self, workspace_id: str, amendment: Amendment) -> Committed:
         if amendment.deleted:
-            statements = _deletion(workspace_id, amendment.definition)
+            statements = deletion_of(workspace_id, amendment.definition)
         else:
             statements = [
-                _head(workspace_id, amendment.definition),
-                *_draft(workspace_id, amendment),
-                *_revision(workspace_id, amendment),
+                head_of(workspace_id, amendment.definition),
+                *draft_of(workspace_id, amendment),
+                *revision_of(workspace_id, amendment),
             ]
             if (proposal := amendment.proposal) is not None:
-                statements.append(_proposal(workspace_id, proposal, "approved"))
+                statements.append(proposal_of(workspace_id, proposal, "approved"))
         return await self._amend(statements, workspace_id=workspace_id, version=amendment.version)
 
     async def document(self, workspace_id: str, hash: str) -> str | None:
@@ -131,7 +112,7 @@ class SqlRecords:
         )
         # One at a time: documents can be large, and who waits for a row here waits for no other.
         for workspace_id, hash in rows:
-            await self._amend(_put_off_or_deleted(workspace_id, hash, before, now))
+            await self._amend(put_off_or_deleted(workspace_id, hash, before, now))
         return len(rows)
 
     async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:
@@ -170,7 +151,7 @@ class SqlRecords:
     async def put_proposal(
         self, workspace_id: str, proposal: ProposalRecord, was: str | None
     ) -> None:
-        await self._amend([_proposal(workspace_id, proposal, was)])
+        await self._amend([proposal_of(workspace_id, proposal, was)])
 
     # -- gates ---------------------------------------------------------------------------
 
@@ -212,7 +193,7 @@ class SqlRecords:
                     """INSERT INTO gates (id, workspace_id, run_id, key, status, serial, body)
                        VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING""",
                     (gate.id, workspace_id, gate.run_id, gate.key, gate.status, gate.serial,
-                     _json(gate)),
+                     as_json(gate)),
                 )
             ]
         )  # fmt: skip
@@ -227,7 +208,7 @@ class SqlRecords:
         change = Statement(
             """UPDATE gates SET status = $3, serial = $4, body = $5
                WHERE workspace_id = $1 AND id = $2 AND serial = $4 - 1""",
-            (workspace_id, gate.id, gate.status, gate.serial, _json(gate)),
+            (workspace_id, gate.id, gate.status, gate.serial, as_json(gate)),
             must=True,
         )
         return await self._amend([change], changes=[] if signal is None else [signal])
@@ -274,10 +255,6 @@ class SqlRecords:
         return True
 
 
-def _json(value: Any) -> str:
-    return msgspec.json.encode(value).decode()
-
-
 def _definition(row: Sequence[Any]) -> DefinitionRecord:
     name, serial, title, tags, enabled, hash_, version, number, layout, created, updated = row
     return DefinitionRecord(
@@ -288,114 +265,3 @@ def _definition(row: Sequence[Any]) -> DefinitionRecord:
 
 def _gate(row: Sequence[Any]) -> GateRecord:
     return msgspec.json.decode(row[0], type=GateRecord)
-
-
-def _head(workspace_id: str, found: DefinitionRecord) -> Statement:
-    layout = None if found.layout is None else _json(found.layout)
-    values = (
-        workspace_id, found.name, found.serial, found.title, _json(found.tags), found.enabled,
-        found.hash, found.version, found.number, layout, found.created_at, found.updated_at,
-    )  # fmt: skip
-    if found.serial == 1:
-        sql = """INSERT INTO definitions
-                 VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
-                 ON CONFLICT DO NOTHING"""
-        return Statement(sql, values, must=True)
-    sql = """UPDATE definitions SET serial = $3, title = $4, tags = $5, enabled = $6, hash = $7,
-                 version = $8, number = $9, layout = $10, created_at = $11, updated_at = $12
-             WHERE workspace_id = $1 AND name = $2 AND serial = $3 - 1"""
-    return Statement(sql, values, must=True)
-
-
-def _draft(workspace_id: str, amendment: Amendment) -> list[Statement]:
-    draft = amendment.draft
-    if draft is msgspec.UNSET:
-        return []
-    if draft is None:
-        delete = "DELETE FROM drafts WHERE workspace_id = $1 AND definition = $2"
-        return [Statement(delete, (workspace_id, amendment.definition.name))]
-    sql = """INSERT INTO drafts VALUES ($1, $2, $3, $4, $5, $6, $7)
-             ON CONFLICT (workspace_id, definition) DO UPDATE
-             SET document = $3, etag = $4, base_hash = $5, author = $6, saved_at = $7"""
-    return [Statement(sql, (workspace_id, *msgspec.structs.astuple(draft)))]
-
-
-def _document(workspace_id: str, hash: str, document: str, now: int) -> Statement:
-    # Texts for people may differ under one hash; those published last stand.
-    sql = """INSERT INTO documents VALUES ($1, $2, $3, $4)
-             ON CONFLICT (workspace_id, hash) DO UPDATE SET document = $3, kept_at = $4"""
-    return Statement(sql, (workspace_id, hash, document, now))
-
-
-# Whether anything names a document.
-_NAMED = " OR ".join(
-    f"""EXISTS (SELECT 1 FROM {table} n
-                WHERE n.workspace_id = documents.workspace_id AND n.{column} = documents.hash)"""
-    for table, column in (("revisions", "hash"), ("versions", "revision"), ("runs", "revision"))
-)
-
-
-def _put_off_or_deleted(workspace_id: str, hash: str, before: int, now: int) -> list[Statement]:
-    """A document that something names is looked at again when it has got old once more.
-
-    Who is about to name one has kept it just before, so that it is not old any more.
-    """
-    this = "workspace_id = $1 AND hash = $2 AND kept_at < $3"
-    put_off = f"UPDATE documents SET kept_at = $4 WHERE {this} AND ({_NAMED})"
-    delete = f"DELETE FROM documents WHERE {this} AND NOT ({_NAMED})"
-    return [
-        Statement(put_off, (workspace_id, hash, before, now)),
-        Statement(delete, (workspace_id, hash, before)),
-    ]
-
-
-def _revision(workspace_id: str, amendment: Amendment) -> list[Statement]:
-    revision = amendment.revision
-    if revision is None:
-        return []
-    sql = """INSERT INTO revisions VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
-             ON CONFLICT (workspace_id, definition, hash) DO UPDATE
-             SET number = $4, version = $5, source = $6, author = $7, note = $8, proposal_id = $9,
-                 published_at = $11"""
-    found = [Statement(sql, (workspace_id, *msgspec.structs.astuple(revision)))]
-    if amendment.document is not None:
-        now = amendment.definition.updated_at
-        found.append(_document(workspace_id, revision.hash, amendment.document, now))
-    return found
-
-
-def _proposal(workspace_id: str, proposal: ProposalRecord, was: str | None) -> Statement:
-    values = (
-        workspace_id, proposal.id, proposal.definition, proposal.status, proposal.expires_at,
-        _json(proposal),
-    )  # fmt: skip
-    if was is None:
-        return Statement("INSERT INTO proposals VALUES ($1, $2, $3, $4, $5, $6)", values)
-    sql = """UPDATE proposals SET definition = $3, status = $4, expires_at = $5, body = $6
-             WHERE workspace_id = $1 AND id = $2 AND status = $7"""
-    return Statement(sql, (*values, was), must=True)
-
-
-def _deletion(workspace_id: str, definition: DefinitionRecord) -> list[Statement]:
-    """All of a definition but its documents: runs in flight go on by them.
-
-    Versions that are code stay: a process may have brought a workflow of the same name since.
-    """
-    name = (workspace_id, definition.name)
-    head = "DELETE FROM definitions WHERE workspace_id = $1 AND name = $2 AND serial = $3 - 1"
-    # A run may be about to start whose version was found just before.
-    keep = """UPDATE documents SET kept_at = $3 WHERE workspace_id = $1 AND hash IN (
-                  SELECT hash FROM revisions WHERE workspace_id = $1 AND definition = $2)"""
-    return [
-        Statement(head, (*name, definition.serial), must=True),
-        Statement(keep, (*name, definition.updated_at)),
-        *(
-            Statement(f"DELETE FROM {table} WHERE workspace_id = $1 AND {column} = $2", name)
-            for table, column in (
-                ("drafts", "definition"),
-                ("revisions", "definition"),
-                ("proposals", "definition"),
-                ("versions", "kind = 'graph' AND name"),
-            )
-        ),
-    ]

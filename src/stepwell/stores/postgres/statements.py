@@ -13,7 +13,7 @@ from stepwell.store import VersionRow
 from stepwell.stores.postgres.apply import apply_within
 from stepwell.stores.postgres.connections import Pool
 from stepwell.stores.postgres.registering import register
-from stepwell.stores.records import Statement, checked
+from stepwell.stores.statements import Statement, checked
 
 
 class PostgresStatements:

@@ -12,11 +12,11 @@ import apsw
 from stepwell.kernel.changes import Change, Committed
 from stepwell.kernel.clock import Clock
 from stepwell.store import VersionRow
-from stepwell.stores.records import Statement, checked
 from stepwell.stores.sqlite.apply import apply_within
 from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.registering import register
 from stepwell.stores.sqlite.rows import all_rows, run, writing
+from stepwell.stores.statements import Statement, checked
 
 
 class SqliteStatements:

@@ -19,10 +19,11 @@ from stepwell.kernel.crashes import CRASH_LIMIT
 from stepwell.kernel.ids import Ids
 from stepwell.sdk.workflow import Workflow
 from stepwell.settings import Settings
-from stepwell.stores.records import SqlRecords, Statement
+from stepwell.stores.records import SqlRecords
 from stepwell.stores.sqlite import SqliteStore
 from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.statements import SqliteStatements
+from stepwell.stores.statements import Statement
 
 current_process: contextvars.ContextVar[Process | None] = contextvars.ContextVar(
     "simulated_process", default=None
