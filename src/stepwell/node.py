@@ -18,7 +18,7 @@ secrets are not for it.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
 from typing import Annotated, Any, Literal, Protocol
@@ -77,6 +77,11 @@ class Host(Protocol):
     @property
     def environment(self) -> Mapping[str, str]:
         """What commands may see of the environment."""
+        ...
+
+    @property
+    def hidden(self) -> Sequence[str]:
+        """Files of the engine's own, which scripts must not see."""
         ...
 
     @property

@@ -21,6 +21,7 @@ class Host:
     folder: str = "."
     environment: Mapping[str, str] = field(default_factory=lambda: Settings.read().environment)
     gates: Any = None
+    hidden: list[str] = field(default_factory=list)
 
 
 @dataclass

@@ -329,3 +329,15 @@ def test_the_config_can_be_written_as_a_schema() -> None:
     assert json.dumps(script.schema())
     assert (script.timeout, script.max_timeout) == (30, 300)
     assert script.aliases == ("action_script",)
+
+
+async def test_files_of_the_engine_cannot_be_read_wherever_they_are(tmp_path: Path) -> None:
+    store = tmp_path / "data" / "own.db"
+    store.parent.mkdir()
+    store.write_text("the engine's state")
+    (tmp_path / "other").write_text("of the repository")
+    for place in (tmp_path, store.parent):
+        place.chmod(0o755)
+    host = Host(folder=str(tmp_path), hidden=[str(store), str(tmp_path / "not there")])
+    found = await executed(script, {"script": "cat /repo/data/own.db; cat /repo/other"}, host=host)
+    assert found["stdout"] == "of the repository"

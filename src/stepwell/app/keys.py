@@ -13,6 +13,16 @@ from stepwell.kernel.sealing import Keyring, new_key
 from stepwell.settings import Settings
 
 
+def own_files(settings: Settings, url: str | None) -> list[str]:
+    """Files that hold the store and its key; nothing that is executed may read them."""
+    found = [] if settings.secret_key_file is None else [settings.secret_key_file]
+    if url is not None and is_sqlite(url):
+        store = Path(sqlite_path(url)).absolute()
+        found += [f"{store}{ending}" for ending in ("", "-wal", "-shm")]
+        found.append(str(store.with_name("secret.key")))
+    return found
+
+
 def keyring_for(settings: Settings, url: str | None, *, make: bool = False) -> Keyring | None:
     """The operator's keys: from the environment, a file it names, or the file by the store.
 

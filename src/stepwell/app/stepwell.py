@@ -6,6 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Unpack
 
+from stepwell.app.keys import own_files
 from stepwell.app.operations import Operations
 from stepwell.app.reading import Reading
 from stepwell.app.run_handle import RunHandle
@@ -345,7 +346,7 @@ class Stepwell(Operations, Reading):
         host = NodeHost(
             self.store.records, vault, self.store.clock, self._workspace,
             self._functions, allow_private=settings.http_allow_private, folder=settings.folder,
-            environment=settings.environment,
+            environment=settings.environment, hidden=own_files(settings, self._url),
         )  # fmt: skip
         return GraphProgram(self._revisions, host)
 

@@ -99,8 +99,9 @@ async def _needs_people(stepwell: Stepwell, run_id: str, journal: list[Step]) ->
 async def _stopped(stepwell: Stepwell, run: Run, plan: Plan, journal: list[Step]) -> dict[str, Any]:
     """What a run that waits for people says: who is asked what, and how to answer."""
     found = run_document(run, plan, journal)
-    gates = []
-    for gate in await stepwell.gates.list(run.id):
+    gates: list[dict[str, Any]] = []
+    waiting = await stepwell.gates.list(run.id)
+    for gate in waiting:
         token = await stepwell.gates.token(gate.id)
         gates.append(
             {
@@ -112,7 +113,8 @@ async def _stopped(stepwell: Stepwell, run: Run, plan: Plan, journal: list[Step]
             }
         )  # fmt: skip
         click.echo(f"Waiting for a decision: {gate.prompt}", err=True)
-        click.echo(f"  stepwell resume {run.id} --decision approve", err=True)
+        which = f" --gate {gates[-1]['step']}" if len(waiting) > 1 else ""
+        click.echo(f"  stepwell resume {run.id}{which} --decision approve", err=True)
     tasks = [step.about for step in journal if step.kind == "task" and step.status == "waiting"]
     for task in tasks:
         click.echo(f"Waiting for a task: {task['title']}", err=True)

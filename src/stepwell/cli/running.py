@@ -18,7 +18,7 @@ from stepwell.cli.progress import follow, say_end
 from stepwell.cli.session import stepwell_at
 from stepwell.cli.targets import Targets, load_targets
 from stepwell.errors import FunctionUnknown, GateNotFound, InvalidInput
-from stepwell.graph.documents import valid
+from stepwell.graph.documents import Checked, valid
 from stepwell.graph.plan import Plan
 from stepwell.graph.refs import Composed, Constant
 from stepwell.sdk.function import functions_by_name
@@ -83,7 +83,9 @@ def run(
 @click.command()
 @run_id
 @click.option("--decision", type=click.Choice(["approve", "deny"]), help="About its gate.")
-@click.option("--gate", "gate_id", metavar="GATE", help="Which one, if it waits at several.")
+@click.option(
+    "--gate", "gate_id", metavar="GATE", help="Its id or step, if the run waits at several."
+)
 @click.option("--token", metavar="TOKEN", help="The gate's token, of whoever was given one.")
 @click.option("--note", default="", metavar="TEXT", help="Why.")
 @click.option("--by", metavar="NAME", help="Who decides; else whoever is logged in here.")
@@ -118,7 +120,7 @@ def resume(
         if not run.ended:
             _check_functions(plan, loaded)
         if decision is not None:
-            gate = gate_id or await _only_gate(stepwell, run_id)
+            gate = await _gate(stepwell, run_id, gate_id)
             await stepwell.gates.decide(
                 gate, decision, by=by or getpass.getuser(), note=note, token=token,
                 roles=("owner", "admin"),
@@ -128,14 +130,18 @@ def resume(
     return _finish(store, loaded, begin)
 
 
-async def _only_gate(stepwell: Stepwell, run_id: str) -> str:
-    gates = await stepwell.gates.list(run_id)
-    if not gates:
+async def _gate(stepwell: Stepwell, run_id: str, wanted: str | None) -> str:
+    """The gate that is meant: by its id, by its step, or because there is no other."""
+    gates = {gate.id: gate.key.rpartition("[")[0] for gate in await stepwell.gates.list(run_id)}
+    if wanted is not None and wanted not in gates and wanted not in gates.values():
+        return wanted  # one that is closed says so itself
+    found = [each for each, step in gates.items() if wanted in (None, each, step)]
+    listed = ", ".join(f"{step} ({each})" for each, step in gates.items())
+    if not found:
         raise GateNotFound(f"Run {run_id} waits at no gate.", run_id=run_id)
-    if len(gates) > 1:
-        listed = ", ".join(f"{gate.id} ({gate.prompt:.50})" for gate in gates)
+    if len(found) > 1:
         raise InvalidInput(f"Run {run_id} waits at several gates; name one with --gate: {listed}.")
-    return gates[0].id
+    return found[0]
 
 
 def _finish(
@@ -166,12 +172,26 @@ async def _publish_siblings(stepwell: Stepwell, file: str, plan: Plan) -> None:
         if name in seen:
             continue
         seen.add(name)
-        if await stepwell.definition_exists(name) or (beside := sibling(file, name)) is None:
+        if (beside := sibling(file, name)) is None:
+            continue
+        if await stepwell.definition_exists(name):
+            await _warn_if_older(stepwell, name, beside)
             continue
         if valid(beside).name == name and beside.plan is not None:
             await stepwell.definitions.publish(beside.document, source="import", enabled=True)
             click.echo(f"Published {name} from beside {file}.", err=True)
             todo += _children(beside.plan)
+
+
+async def _warn_if_older(stepwell: Stepwell, name: str, beside: Checked) -> None:
+    """What is published counts; whoever has edited the file since should know."""
+    current = {each.name: each for each in await stepwell.definitions.list()}.get(name)
+    if current is not None and beside.ok and current.hash != beside.hash:
+        click.echo(
+            f"The file of {name} differs from {name} {current.version}, which is published and "
+            "runs. To run the file: stepwell definitions publish.",
+            err=True,
+        )
 
 
 def _children(plan: Plan) -> list[str]:

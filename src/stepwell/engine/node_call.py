@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -23,7 +23,7 @@ class NodeHost:
     def __init__(
         self, records: Records, vault: Vault, clock: Clock, workspace_id: str,
         functions: Mapping[str, Callable[..., Any]], *, allow_private: bool, folder: str,
-        environment: Mapping[str, str],
+        environment: Mapping[str, str], hidden: Sequence[str],
     ) -> None:  # fmt: skip
         self.gates = Gates(records, clock, workspace_id)
         self.vault = vault
@@ -32,6 +32,7 @@ class NodeHost:
         self.allow_private = allow_private
         self.folder = folder
         self.environment = environment
+        self.hidden = hidden
 
 
 class NodeCall:

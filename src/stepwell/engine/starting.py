@@ -184,7 +184,8 @@ class Starter:
             names = ", ".join(await self._store.definition_names(self._workspace_id)) or "none"
             raise UnknownDefinition(
                 f"There is no definition {name!r} in this store; it has {names}. Pass it to "
-                "Stepwell(workflows=…), or start a worker that has it.",
+                "Stepwell(workflows=…), start a worker that has it, or publish it: "
+                "`stepwell definitions publish FILE`.",
                 definition=name,
             )
         return row

@@ -124,6 +124,12 @@ class Compiler:
             for edge in level.graph.edges
             if edge.source in nodes and edge.target in nodes and edge.source != edge.target
         ]
+        for node in level.graph.nodes:
+            if node.id in level.needs[node.id]:
+                self._problems.error(
+                    node.path, "cycle", f"{node.id!r} refers to itself, before it has a result.",
+                    "Inside a loop, `previous` is what the last turn gave.",
+                )  # fmt: skip
         # A condition may look at other steps than its source; its target waits for those too.
         pairs = {(edge.source, edge.target) for edge in drawn}
         implied = [

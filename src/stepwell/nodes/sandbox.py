@@ -55,6 +55,8 @@ class Sandbox:
     network: bool
     memory_mb: int
     cpu_seconds: int
+    # What must not be seen of the repository.
+    hidden: Sequence[str] = ()
 
     @contextlib.contextmanager
     def entered(
@@ -101,8 +103,14 @@ class Sandbox:
             *("--proc", "/proc", "--dev", "/dev"),
             *("--perms", "1777", "--size", str(_MEGABYTE), "--tmpfs", "/dev/shm"),
             *("--perms", "1777", "--size", size, "--tmpfs", "/tmp"),
-            *([] if self.repository is None else _repository(Path(self.repository).resolve())),
+            *([] if self.repository is None else self._repository(self.repository)),
         ]
+
+    def _repository(self, repository: str) -> list[str]:
+        folder = Path(repository).resolve()
+        own = [folder / _STATE, *map(Path, self.hidden)]
+        masks = [word for each in own for word in _masked(each.resolve(), folder)]
+        return ["--ro-bind", str(folder), "/repo", *masks]
 
     def _limits(self, prlimit: str) -> list[str]:
         memory = self.memory_mb * _MEGABYTE
@@ -181,15 +189,14 @@ def _system(folder: str) -> Sequence[str]:
     return ("--ro-bind", folder, folder) if place.is_dir() else ()
 
 
-def _repository(folder: Path) -> list[str]:
-    words = ["--ro-bind", str(folder), "/repo"]
-    state = (folder / _STATE).resolve()
-    if state.is_relative_to(folder) and state != folder and state.exists():
-        hidden = f"/repo/{state.relative_to(folder)}"
-        # An empty folder, or for a file an empty one.
-        mask = ["--tmpfs", hidden, "--remount-ro", hidden]
-        words += mask if state.is_dir() else ["--ro-bind", "/dev/null", hidden]
-    return words
+def _masked(own: Path, folder: Path) -> list[str]:
+    """An empty folder, or for a file an empty one, in its place."""
+    if not own.is_relative_to(folder) or own == folder or not own.exists():
+        return []
+    hidden = f"/repo/{own.relative_to(folder)}"
+    if own.is_dir():
+        return ["--tmpfs", hidden, "--remount-ro", hidden]
+    return ["--ro-bind", "/dev/null", hidden]
 
 
 @contextlib.contextmanager

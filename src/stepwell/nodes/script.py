@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from stepwell.errors import StepTimedOut
-from stepwell.node import Call, NodeConfig, node
+from stepwell.node import Call, Host, NodeConfig, node
 from stepwell.nodes.output import Ended
 from stepwell.nodes.processes import Command, execute
 from stepwell.nodes.sandbox import ENVIRONMENT, Sandbox, refused
@@ -48,16 +48,17 @@ async def script(config: Config, call: Call) -> dict[str, Any]:
     limit = None if config.timeout_ms is None else config.timeout_ms / 1000
     try:
         async with asyncio.timeout(limit):
-            ended = await _executed(config, call.host.folder)
+            ended = await _executed(config, call.host)
     except TimeoutError:
         raise StepTimedOut(f"The script ran longer than {config.timeout_ms} ms.") from None
     refused(ended.exit_code, ended.stderr.text())
     return ended.output(check=config.check)
 
 
-async def _executed(config: Config, folder: str) -> Ended:
+async def _executed(config: Config, host: Host) -> Ended:
     sandbox = Sandbox(
-        repository=folder if config.repo else None,
+        repository=host.folder if config.repo else None,
+        hidden=host.hidden,
         network=config.network,
         memory_mb=config.memory_mb,
         cpu_seconds=math.ceil((config.timeout_ms or _MAX_MS) / 1000),
