@@ -249,5 +249,29 @@ async def test_a_child_knows_the_step_that_started_it(world: World) -> None:
         await run.result()
         triggers = [each.trigger for each in (await sw.list_runs(definition="child")).items]
         assert triggers == [
-            {"type": "run", "run_id": run.id, "step": step} for step in ("one#2", "one")
+            {"type": "run", "run_id": run.id, "step": step, "depth": 1} for step in ("one#2", "one")
         ]
+
+
+async def test_one_retry_is_enough_for_several_children_that_failed(world: World) -> None:
+    broken = True
+
+    @workflow
+    async def child(ctx: Any, input: Any) -> Any:
+        if broken:
+            raise ValueError(f"child {input}")
+        return input
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        handles = [await ctx.start_child(f"c{i}", "child", i) for i in range(3)]
+        results = await asyncio.gather(*(h.result() for h in handles), return_exceptions=True)
+        if errors := [each for each in results if isinstance(each, Exception)]:
+            raise ExceptionGroup("some failed", errors)
+        return results
+
+    async with world([parent, child]) as sw, sw.worker():
+        run = await sw.start("parent")
+        await until(sw, run.id, "failed")
+        broken = False
+        assert await (await sw.retry(run.id)).result() == [0, 1, 2]

@@ -60,13 +60,17 @@ STATUS_IN_FORK = """CASE WHEN s.status <> 'skipped' THEN s.status
 def dead_child(run_id: str, step: str) -> str:
     """SQL: `s` of that run started a child that did not complete, and whose result nobody got.
 
-    A result that is to be dropped with `step` counts as none. Only `start` entries have the id of
-    a run for sure. Early journals had `child` there too, made in no time, while the same of
-    run_child has what the child put out: that may be any id, and took its time.
+    A result that is to be dropped with `step`, or because it failed after that, counts as none.
+    Only `start` entries have the id of a run for sure. Early journals had `child` there too, made
+    in no time, while the same of run_child has what the child put out: that may be any id, and
+    took its time.
     """
     return f"""(s.kind IN ('start', 'child') AND s.status = 'completed' AND EXISTS (
         SELECT 1 FROM runs c WHERE c.id = trim(s.output, '"') AND c.parent_run_id IS NOT NULL
            AND c.status IN ({quoted(ENDED - {"completed"})}) AND (s.kind = 'start'
                OR (c.parent_run_id = {run_id} AND s.started_at = s.completed_at)))
     AND NOT EXISTS (SELECT 1 FROM steps t WHERE t.run_id = {run_id} AND t.key = s.key || '.result'
-                    AND t.key IS DISTINCT FROM {step} AND t.status IN ({quoted(REPLAYED)})))"""
+                    AND t.key IS DISTINCT FROM {step} AND t.status IN ({quoted(REPLAYED)})
+                    AND NOT (t.status = 'failed' AND t.position > coalesce((SELECT f.position
+                        FROM steps f WHERE f.run_id = {run_id} AND f.key = {step}),
+                        9223372036854775807))))"""
