@@ -23,7 +23,6 @@ from stepwell.engine.vault import Vault
 from stepwell.engine.worker import Worker
 from stepwell.engine.writer import Writer
 from stepwell.errors import (
-    DuplicateDefinition,
     InvalidInput,
     InvalidName,
     NotOpen,
@@ -107,24 +106,12 @@ class Stepwell(Operations, Reading):
         self._used = True
         await self.store.open()
         try:
-            await self._refuse_names_of_data()
             await self.store.register(self._workspace, self._definitions)
         except BaseException:
             await self.store.close()
             raise
         self._writer.open()
         return self
-
-    async def _refuse_names_of_data(self) -> None:
-        """A workflow in Python must not take the place of a definition that is data."""
-        if not self._definitions:
-            return
-        data = {each.name for each in await self.store.records.definitions(self._workspace)}
-        if taken := sorted(data & {row.name for row in self._definitions}):
-            raise DuplicateDefinition(
-                f"There is a definition {taken[0]!r} in this store that is data. Give the workflow "
-                "another name, or delete the definition."
-            )
 
     async def __aexit__(self, *_: object) -> None:
         await self._writer.close()

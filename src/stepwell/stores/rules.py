@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
+from stepwell.errors import DuplicateDefinition
 from stepwell.kernel.states import ENDED, OPEN, REPLAYED, quoted
 
 # The rows of a run, by what each statement deletes of them. Signals are in two indexes.
@@ -36,6 +39,15 @@ USABLE = f"status NOT IN ({quoted(ENDED - {'completed'})})"
 # A child `s` that was waited for when the run ended, and is worth going on waiting for.
 AWAITED_CHILD = f"""(s.kind = 'child' AND s.status = 'skipped' AND EXISTS (
         SELECT 1 FROM runs c WHERE c.id = trim(s.output, '"') AND c.{USABLE}))"""
+
+
+def check_names(data: Iterable[str]) -> None:
+    """Refuse workflows in Python that have the names of definitions that are data."""
+    if taken := sorted(data):
+        raise DuplicateDefinition(
+            f"There is a definition {taken[0]!r} in this store that is data. Give the workflow "
+            "another name, or delete the definition."
+        )
 
 
 def child_of(step_in_trigger: str) -> str:

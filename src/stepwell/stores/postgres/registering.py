@@ -11,6 +11,7 @@ from stepwell.kernel.limits import UNLIMITED, definition_limit
 from stepwell.store import VersionRow
 from stepwell.stores.postgres.limits import wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock_names
+from stepwell.stores.rules import check_names
 
 
 async def register(
@@ -18,6 +19,12 @@ async def register(
     done: Committed,
 ) -> None:  # fmt: skip
     """Write versions down, inside a transaction of the caller's."""
+    taken = await db.fetch(
+        "SELECT name FROM definitions WHERE workspace_id = $1 AND name = ANY($2)",
+        workspace_id,
+        [each.name for each in versions if each.kind == "code"],
+    )
+    check_names(row[0] for row in taken)
     names = {definition_limit(workspace_id, d.name): d.name for d in versions}
     if names:
         await lock_names(db, {limit_name(key): True for key in names}, [])

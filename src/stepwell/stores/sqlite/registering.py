@@ -9,8 +9,9 @@ import apsw
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.limits import UNLIMITED, definition_limit
 from stepwell.store import VersionRow
+from stepwell.stores.rules import check_names
 from stepwell.stores.sqlite.ending import wake_queued
-from stepwell.stores.sqlite.rows import run
+from stepwell.stores.sqlite.rows import all_rows, pack, run
 
 
 def register(
@@ -18,6 +19,15 @@ def register(
     done: Committed,
 ) -> None:  # fmt: skip
     """Write versions down, inside a transaction of the caller's."""
+    code = pack([each.name for each in versions if each.kind == "code"])
+    taken = all_rows(
+        db,
+        """SELECT name FROM definitions
+           WHERE workspace_id = ? AND name IN (SELECT value FROM json_each(?))""",
+        workspace_id,
+        code,
+    )
+    check_names(row[0] for row in taken)
     for each in versions:
         run(
             db,
