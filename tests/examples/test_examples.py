@@ -186,8 +186,8 @@ def test_nodes_call_python_functions(typist: Typist) -> None:
         "best": "completed", "warm": "completed", "call": "completed",
         "mail": "skipped: branch_not_taken",
     }  # fmt: skip
-    without = typist.document("run", "examples/mixed-python.yaml", exit_code=40)
-    assert without["error"]["type"] == "function_unknown"
+    without = typist.document("run", "examples/mixed-python.yaml", "--json", exit_code=10)
+    assert without["error"]["code"] == "function_unknown"
     assert "--with" in without["error"]["message"]
 
 

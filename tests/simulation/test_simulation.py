@@ -7,7 +7,7 @@ import pytest
 from stepwell.testing.simulate import attempt
 from stepwell.testing.simulation.simulation import simulate
 
-SEEDS = 2500
+SEEDS = 2000
 BATCH = 100
 
 
