@@ -16,8 +16,6 @@ from stepwell.errors import (
     RevisionNotFound,
     UnknownDefinition,
 )
-from stepwell.kernel.programs import code_program
-from stepwell.store import VersionRow
 from tests.conftest import World
 from tests.engine.support import until
 from tests.operations.support import document, outcomes
@@ -177,18 +175,6 @@ async def test_runs_outlive_their_definition(world: World) -> None:
         again = await sw.definitions.publish(document())
         assert (again.revision.number, again.revision.version) == (1, "1.0.0")
         assert await sw.definitions.draft("checks") is None
-
-
-async def test_a_workflow_in_python_outlives_a_definition_of_its_name(world: World) -> None:
-    async with world() as sw:
-        await sw.definitions.create("coded")
-        # By a process that had looked for the name before the definition was there.
-        program = code_program("coded", 1)
-        row = VersionRow("coded", 1, "code", program, None, None, None)
-        await sw.store.register("default", [row])
-        await sw.definitions.delete("coded")
-    async with world() as sw:
-        await sw.start("coded", 5)
 
 
 async def test_only_the_expected_revision_is_deleted(world: World) -> None:

@@ -15,7 +15,7 @@ from stepwell.errors import InvalidInput, InvalidName, SecretKeyInvalid, SecretN
 from stepwell.kernel.sealing import Keyring, new_key
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
-from tests.conftest import World
+from tests.conftest import World, new_database
 from tests.engine.support import until
 from tests.operations.support import definition, node
 
@@ -170,7 +170,7 @@ async def test_a_file_store_makes_itself_a_key_for_its_owner_alone(tmp_path: Pat
 async def test_postgres_wants_a_key_that_all_workers_share(
     postgres_server: str, clock: FakeClock
 ) -> None:
-    async with Stepwell(postgres_server, settings=Settings()) as sw:
+    async with Stepwell(await new_database(postgres_server), settings=Settings()) as sw:
         with pytest.raises(SecretKeyInvalid, match="STEPWELL_SECRET_KEY"):
             await sw.secrets.set("key", "the value")
 
