@@ -110,7 +110,7 @@ async def test_a_crash_after_any_commit_changes_nothing(
                     opened(store_url, clock), clock, run_id, after, lose, is_stuck(calm, name)
                 )
             assert await finished(calm, clock, run_id) == undisturbed, f"after commit {after}"
-    assert after > 2, "the graph was never interrupted"
+    assert after > 1, "the graph was never interrupted"
 
 
 def is_stuck(sw: Stepwell, name: str) -> Any:
