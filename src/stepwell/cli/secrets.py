@@ -14,6 +14,7 @@ from stepwell.errors import InvalidInput
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
+    from stepwell.operations.secrets import SecretInfo
 
 
 @click.group()
@@ -39,14 +40,14 @@ def list_(store: str | None, as_json: bool) -> None:
       stepwell secrets list
     """
 
-    async def work(stepwell: Stepwell) -> list[object]:
-        return list(await stepwell.secrets.list())
+    async def work(stepwell: Stepwell) -> list[SecretInfo]:
+        return await stepwell.secrets.list()
 
     found = connected(store, work)
     if as_json:
         emit({"items": found})
         return
-    rows = [(s.name, moment(s.created_at), moment(s.updated_at), s.key_id) for s in found]  # type: ignore[attr-defined]
+    rows = [(s.name, moment(s.created_at), moment(s.updated_at), s.key_id) for s in found]
     lines = table(("name", "created", "updated", "key"), rows)
     click.echo("\n".join(lines) if rows else "No secrets.")
 

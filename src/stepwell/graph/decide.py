@@ -16,7 +16,7 @@ from stepwell.graph.plan import Plan, PlanEdge, PlanNode
 
 Status = Literal["completed", "failed", "timed_out", "skipped"]
 # Why a node was skipped: nothing led to it, something before it failed, or its run was over.
-Reason = Literal["branch_not_taken", "upstream_failed", "run_ended"]
+Reason = Literal["branch_not_taken", "upstream_failed"]
 EdgeState = Literal["live", "not_taken", "broken"]
 # Whether the condition of an edge holds, now that its source has completed.
 Holds = Callable[[PlanEdge], bool]

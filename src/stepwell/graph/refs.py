@@ -31,7 +31,7 @@ _BRACKET = r"\[(?:\d+|\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*')\]"
 _PATH = re.compile(rf"{_NAME}(?:\.{_NAME}|{_BRACKET})*")
 _SEGMENT = re.compile(rf"\.?({_NAME})|({_BRACKET})")
 _BRACES = re.compile(r"\{\{\{\{|\{\{(.*?)\}\}", re.DOTALL)
-_PLAIN_BRACES = re.compile(r"\{\{\{\{(?:(?!)(x))?")
+_PLAIN_BRACES = re.compile(r"\{\{\{\{")
 _AT = re.compile(rf"@@|(?<![\w@])@({_PATH.pattern})")
 # Everything a terminal or a protocol could take for a command; line breaks and tabs stay.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
@@ -208,7 +208,7 @@ def _read_text(text: str, names: Names, path: str, problems: Problems) -> Templa
         unclosed = unclosed or "{{" in text[end : match.start()]
         _read_ats(text[end : match.start()], names, path, problems, parts, text)
         end = match.end()
-        if match[1] is None:
+        if match[0] == "{{{{":
             parts.append("{{")
         else:
             ref = _read_braces(match[1], names, path, problems)
