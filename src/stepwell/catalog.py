@@ -18,7 +18,7 @@ from stepwell.kernel.urls import shown_url, split_url
 from stepwell.store import Store
 
 if TYPE_CHECKING:
-    from stepwell.node import NodeTypes
+    from stepwell.node import NodeType, NodeTypes
 
 _SCHEMES = ("sqlite", "postgresql", "postgres")
 _EXAMPLES = "Use sqlite:///file.db or postgresql://user@host/database."
@@ -86,18 +86,24 @@ def node_types() -> NodeTypes:
     """
     folder = import_module("stepwell.nodes")
     names = [each.name for each in pkgutil.iter_modules(folder.__path__)]
-    modules = [import_module(f"stepwell.nodes.{name}") for name in names]
-    metadata = import_module("importlib.metadata")
-    modules += [entry.load() for entry in metadata.entry_points(group=NODE_GROUP)]
+    found = _types_in([import_module(f"stepwell.nodes.{name}") for name in names])
     contract = import_module("stepwell.node")
-    found = [
-        value
-        for module in modules
-        for value in vars(module).values()
-        if isinstance(value, contract.NodeType)
-    ]
-    types: NodeTypes = contract.NodeTypes(found, _CONTROL_ALIASES)
+    types: NodeTypes = contract.NodeTypes([*found, *plugged_in()], _CONTROL_ALIASES)
     return types
+
+
+@cache
+def plugged_in() -> list[NodeType]:
+    """The node types that other packages bring, which not every worker has."""
+    metadata = import_module("importlib.metadata")
+    entries = metadata.entry_points(group=NODE_GROUP)
+    return _types_in([entry.load() for entry in entries]) if entries else []
+
+
+def _types_in(modules: list[ModuleType]) -> list[NodeType]:
+    contract = import_module("stepwell.node")
+    values = (value for module in modules for value in vars(module).values())
+    return [value for value in values if isinstance(value, contract.NodeType)]
 
 
 def postgres(module: str) -> ModuleType:

@@ -419,7 +419,7 @@ class TaskFailed(StepwellError):
 
 
 class FunctionUnknown(StepwellError):
-    """A node names a Python function that this worker does not have."""
+    """A node names a Python function that nobody here has."""
 
     code = "function_unknown"
 
@@ -478,6 +478,14 @@ class RunTimedOut(RunEndedBadly):
 
     code = "run_timed_out"
     how = "timed out"
+
+
+class Elsewhere(Exception):
+    """A step of this run needs a worker that has another program."""
+
+    def __init__(self, program: str) -> None:
+        super().__init__(program)
+        self.program = program
 
 
 class Suspended(BaseException):

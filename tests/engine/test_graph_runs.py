@@ -61,13 +61,6 @@ async def test_python_functions_are_called_from_a_graph(world: World) -> None:
         assert calls == [42]
 
 
-async def test_a_worker_without_the_function_says_what_it_has(world: World) -> None:
-    async with world(functions=FUNCTIONS) as sw, sw.worker():
-        run = await sw.start_document(definition(node("x", "python", function="nothing")))
-        with pytest.raises(RunFailed, match="add, note, refuse"):
-            await run.result(30)
-
-
 async def test_the_input_is_checked_and_filled_with_defaults(world: World) -> None:
     inputs = {
         "type": "object", "required": ["who"],

@@ -92,7 +92,7 @@ class Cli:
         self.folder = folder
         self.store = store
         self._command = [sys.executable, "-m", "stepwell.cli"]
-        self._environ = {**os.environ, "STEPWELL_STORE": store, "PYTHONWARNINGS": "error"}
+        self.environ = {**os.environ, "STEPWELL_STORE": store, "PYTHONWARNINGS": "error"}
         (folder / "jobs.py").write_text(textwrap.dedent(JOBS), "utf-8")
 
     def __call__(self, *words: str, stdin: str | None = None) -> Done:
@@ -114,7 +114,7 @@ class Cli:
 
     def _run(self, command: list[str], stdin: str) -> Done:
         done = subprocess.run(
-            command, cwd=self.folder, env=self._environ, input=stdin,
+            command, cwd=self.folder, env=self.environ, input=stdin,
             capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)
@@ -138,7 +138,7 @@ class Cli:
         """A command in a process of its own that goes on meanwhile."""
         return subprocess.Popen(
             self._typed(typed) if typed else [*self._command, *words],
-            cwd=self.folder, env=self._environ,
+            cwd=self.folder, env=self.environ,
             stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
             preexec_fn=_as_from_a_terminal,
         )  # fmt: skip

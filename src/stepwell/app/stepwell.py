@@ -10,7 +10,7 @@ from stepwell.app.keys import own_files
 from stepwell.app.operations import Operations
 from stepwell.app.reading import Reading
 from stepwell.app.run_handle import RunHandle
-from stepwell.catalog import check_url, node_types, store_for
+from stepwell.catalog import check_url, node_types, plugged_in, store_for
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.ending import Endings
 from stepwell.engine.graph_runs import GraphProgram
@@ -41,6 +41,7 @@ from stepwell.kernel.names import (
     check_text,
     no_such_run,
 )
+from stepwell.kernel.programs import GRAPH_PROGRAM, function_program, node_type_program
 from stepwell.kernel.run import Run
 from stepwell.kernel.tasks import advance_name, report_of
 from stepwell.sdk.function import functions_by_name
@@ -308,7 +309,7 @@ class Stepwell(Operations, Reading):
         self._writer.check_open()
         worker = Worker(
             self.store, self._writer, self._starter, self._ids, self._workspace,
-            {found.program: found for found in self._programs()},
+            self._programs(),
             concurrency=check_count(concurrency, "concurrency"),
             lease_seconds=lease_seconds(lease),
             grace_seconds=seconds(grace, "grace"),
@@ -323,8 +324,12 @@ class Stepwell(Operations, Reading):
             self._dispatcher.workers.remove(worker)
             await worker.stop()
 
-    def _programs(self) -> list[Program]:
-        return [*self._workflows.values(), self._graphs()]
+    def _programs(self) -> dict[str, Program]:
+        """What a worker of this process can execute, by the names of the programs."""
+        found: dict[str, Program] = {each.program: each for each in self._workflows.values()}
+        needs = [*map(function_program, self._functions)]
+        needs += [node_type_program(each.name) for each in plugged_in()]
+        return found | dict.fromkeys([GRAPH_PROGRAM, *needs], self._graphs())
 
     def _graphs(self) -> GraphProgram:
         """What executes runs of graphs."""

@@ -10,7 +10,7 @@ import click
 
 from stepwell.cli.output import brief, took
 from stepwell.cli.run_document import node_steps, run_document
-from stepwell.errors import RunEndedBadly
+from stepwell.errors import FunctionUnknown, RunEndedBadly
 from stepwell.graph.plan import Plan
 from stepwell.kernel.clock import moment
 from stepwell.kernel.run import Explanation, Run, Step
@@ -60,10 +60,12 @@ async def follow(stepwell: Stepwell, run_id: str, plan: Plan) -> dict[str, Any]:
     progress = Progress(plan)
     ending = asyncio.ensure_future(_end(stepwell, run_id))
     pause = LOOK_SECONDS
+    journal: list[Step] = []
     try:
         while True:
             await asyncio.wait([ending], timeout=pause)
-            run, journal = await stepwell.get_run(run_id), await stepwell.steps(run_id)
+            before, journal = journal, await stepwell.steps(run_id)
+            run = await stepwell.get_run(run_id)
             progress.show(run, journal)
             if run.status == "pending":
                 progress.say_why(await stepwell.explain(run_id))
@@ -71,6 +73,8 @@ async def follow(stepwell: Stepwell, run_id: str, plan: Plan) -> dict[str, Any]:
                 return run_document(run, plan, journal)
             if run.status == "waiting" and await _needs_people(stepwell, run_id, journal):
                 return await _stopped(stepwell, run, plan, journal)
+            if len(before) == len(journal):
+                await _check_it_can_go_on(stepwell, run_id)
             pause = max(LOOK_SECONDS, LOOK_SECONDS_PER_STEP * len(journal))
     except asyncio.CancelledError:
         click.echo(f"Interrupted; `stepwell resume {run_id}` lets the run go on.", err=True)
@@ -82,6 +86,18 @@ async def follow(stepwell: Stepwell, run_id: str, plan: Plan) -> dict[str, Any]:
 async def _end(stepwell: Stepwell, run_id: str) -> None:
     with contextlib.suppress(RunEndedBadly):
         await stepwell.result(run_id)
+
+
+async def _check_it_can_go_on(stepwell: Stepwell, run_id: str) -> None:
+    """Raise if it has come to something that no worker has, itself or in a run below it."""
+    found = await stepwell.explain(run_id)
+    while found.code == "child":
+        found = await stepwell.explain(found.details["child_run_id"])
+    if found.code in ("unknown_function", "unknown_node_type"):
+        raise FunctionUnknown(
+            f"{found.message} The run waits for one that has it: `stepwell resume {run_id} --with "
+            "MODULE` with the module that brings it."
+        )
 
 
 async def _needs_people(stepwell: Stepwell, run_id: str, journal: list[Step]) -> bool:

@@ -8,6 +8,7 @@ import sys
 from collections.abc import Callable, Collection
 from typing import Any, Literal, Protocol
 
+from stepwell.engine.at_work import AtWork
 from stepwell.engine.deliveries import Deliveries
 from stepwell.engine.keys import Keys, mismatch
 from stepwell.engine.notes import Notes
@@ -82,17 +83,10 @@ class Execution:
         self.task: asyncio.Task[None] | None = None
         self.entries = {row.key: row for row in claimed.journal}
         self.waits = Waits(claimed.waits)
-        self.held = Held(
-            claimed.id,
-            owner,
-            claimed.fence,
-            position=max((row.position for row in claimed.journal), default=0),
-        )
-        self.deliveries = Deliveries(
-            row.position
-            for row in claimed.journal
-            if row.status in REPLAYED and row.kind not in NOTED
-        )
+        last = max((row.position for row in claimed.journal), default=0)
+        self.held = Held(claimed.id, owner, claimed.fence, position=last)
+        results = [row for row in claimed.journal if row.status in REPLAYED]
+        self.deliveries = Deliveries(row.position for row in results if row.kind not in NOTED)
         self.fraction = fraction
         self._keeper = keeper
         # Decisions of ctx.patched() in this execution.
@@ -101,8 +95,7 @@ class Execution:
         # Entries without a result that the program has not come to yet.
         self._unreached = {row.key for row in claimed.journal if row.status not in REPLAYED}
         self.notes = Notes(writer)
-        # Operations at work; the program cannot be parked while there are any.
-        self._active = 0
+        self._at_work = AtWork()
         # Waits that are not open yet, each with what goes along with it.
         self._to_open: dict[str, list[Change]] = {}
         self._checking = False
@@ -112,7 +105,7 @@ class Execution:
         self._away: Unwinding | None = None
         # What to say of the parked run once its program has turned out to be at rest.
         self._rest: RestRun | None = None
-        self._branches: dict[asyncio.Task[Any], int] = {}  # other tasks inside an operation
+        self._needs: list[str] = []  # programs of other workers that parts of it wait for
 
     @property
     def departed(self) -> bool:
@@ -241,21 +234,13 @@ class Execution:
             self.stop()
 
     def enter(self) -> None:
-        self._active += 1
+        self._at_work.enter(self.task)
         self.deliveries.outstanding += 1
-        task = asyncio.current_task()
-        if task is not None and task is not self.task:
-            self._branches[task] = self._branches.get(task, 0) + 1
 
     def leave(self) -> None:
-        task = asyncio.current_task()
-        if task is not None and task in self._branches:
-            self._branches[task] -= 1
-            if self._branches[task] == 0:
-                del self._branches[task]
-        self._active -= 1
+        self._at_work.leave()
         self.deliveries.outstanding -= 1
-        if self._active == 0 and self.waits:
+        if not self._at_work and (self.waits or self._needs):
             self._check_soon()
 
     # -- waiting -------------------------------------------------------------------------
@@ -318,11 +303,13 @@ class Execution:
 
     def _open_and_park(self) -> None:
         keys = self.waits.open_keys
+        only_waits = not self._at_work and self.waits.all_open
+        if only_waits and self._needs and self.state == "active":
+            self.release(self._needs[0]).add_done_callback(self._on_released)
         if self.state != "active" or not (keys or self._to_open):
             return
         opening = [change for changes in self._to_open.values() for change in changes]
         self._to_open = {}
-        only_waits = self._active == 0 and self.waits.all_open
         last = self._park(keys) if only_waits else WatchWaits(self.held, keys)
         keys_opened = [change.key for change in opening if type(change) is OpenWait]
         submitted = self.notes.submit(*opening, last)
@@ -369,7 +356,7 @@ class Execution:
             return
         self.state = "gone"
         self.cancelled = True
-        for task in (self.task, *self._branches):
+        for task in (self.task, *self._at_work.branches):
             if task is not None:
                 task.cancel()
         self.waits.cancel()
@@ -386,15 +373,28 @@ class Execution:
             )  # fmt: skip
             self._keeper.turns.watch(self._away)
 
-    def release(self) -> asyncio.Future[list[Any]]:
-        """Give the run back unfinished."""
+    def release(self, program: str | None = None) -> asyncio.Future[list[Any]]:
+        """Give the run back unfinished, to whoever has this program if it needs one."""
         self.stop()
-        return self.writer.submit(ReleaseRun(self.held))
+        return self.writer.submit(ReleaseRun(self.held, program))
+
+    def _on_released(self, done: asyncio.Future[list[Any]]) -> None:
+        if not done.cancelled() and (error := done.exception()) is not None:
+            log.error("Run %s could not be given back.", self.run_id, exc_info=error)
+
+    async def elsewhere(self, program: str) -> None:
+        """Wait for a worker that has this program; the run goes there once it is at rest here."""
+        self._needs.append(program)
+        self._check_soon()
+        try:
+            await asyncio.get_running_loop().create_future()
+        finally:
+            self._needs.remove(program)
 
     def end(self, status: str, output: str | None, error: str | None) -> EndRun:
         """The program has ended; branches that it left behind are called off."""
         self.state = "gone"
-        for task in self._branches:
+        for task in self._at_work.branches:
             task.cancel()
         self.waits.cancel()
         return EndRun(self.held, status, output, error, self.clock.now())

@@ -18,6 +18,8 @@ from stepwell.engine.graph_level import OF_THE_RUN, Level, RunFails, described
 from stepwell.engine.node_call import NodeCall, NodeHost
 from stepwell.engine.surroundings import hide
 from stepwell.errors import (
+    Elsewhere,
+    FunctionUnknown,
     ItemsInvalid,
     LoopExhausted,
     StepBudgetExceeded,
@@ -29,6 +31,7 @@ from stepwell.graph.plan import Plan, PlanNode
 from stepwell.graph.refs import resolve
 from stepwell.graph.scope import Scope
 from stepwell.kernel.durations import seconds
+from stepwell.kernel.programs import function_program
 from stepwell.kernel.retry import Retry
 
 # Nodes are tried once, unless they or the policy of their definition say otherwise.
@@ -123,7 +126,10 @@ class Interpreter:
         """What a step of a graph does: secrets go in here, and do not come out."""
         vault = self._host.vault
         call.reveal(await vault.secrets())
-        return vault.masked(await kind.act(call))
+        try:
+            return vault.masked(await kind.act(call))
+        except FunctionUnknown as unknown:
+            raise Elsewhere(function_program(unknown.details["function"])) from None
 
     async def _durably(
         self, node: PlanNode, kind: Executable | None, key: str, scope: Scope

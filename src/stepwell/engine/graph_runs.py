@@ -16,7 +16,7 @@ from stepwell.engine.revisions import Revision, Revisions
 from stepwell.graph.scope import Scope
 from stepwell.kernel.changes import ClaimedRun
 from stepwell.kernel.clock import moment
-from stepwell.kernel.programs import GRAPH_PROGRAM
+from stepwell.kernel.programs import GRAPH_PROGRAM, node_type_program
 from stepwell.kernel.retry import Retry
 
 
@@ -37,6 +37,8 @@ class GraphProgram:
     async def _execute(self, ctx: Context, input: Any) -> Any:
         claimed = ctx.claimed
         revision = await answer_of(self._host.clock, partial(self._revision, claimed))
+        if revision.unknown_types:
+            await ctx.elsewhere(node_type_program(revision.unknown_types[0]))
         policy = revision.definition.policy
         scope = Scope(
             {

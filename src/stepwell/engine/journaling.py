@@ -117,6 +117,10 @@ class Journaling:
         execution.park_turns = max(execution.park_turns, turns)
         execution.deliveries.settle_turns = max(execution.deliveries.settle_turns, turns)
 
+    async def elsewhere(self, program: str) -> None:
+        """Wait for a worker that has this program, and let the run go there."""
+        await self._execution.elsewhere(program)
+
     def remark(self, key: str, status: str, output: Any = None, error: Any = None) -> None:
         """Note how a part of a graph ended, for people; what has an entry of its own needs none.
 

@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stepwell.errors import InvalidDefinition, RevisionNotFound
-from stepwell.graph.check import check
+from stepwell.graph.check import all_nodes, check
+from stepwell.graph.compile import CONTROL
 from stepwell.graph.definition import Definition
 from stepwell.graph.inputs import Inputs
 from stepwell.graph.parse import parse
@@ -44,6 +45,12 @@ class Revision:
         if plan is None:
             raise _unusable(self.hash, problems)
         return plan
+
+    @cached_property
+    def unknown_types(self) -> list[str]:
+        """The types of nodes in it that this process has not."""
+        known = CONTROL | self.kinds.keys()
+        return sorted({node.type for node in all_nodes(self.definition.graph)} - known)
 
     @cached_property
     def inputs(self) -> Inputs:

@@ -14,6 +14,7 @@ from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure, trace
 from stepwell.engine.surroundings import StepIdentity, current_step
 from stepwell.errors import (
+    Elsewhere,
     InvalidInput,
     OutcomeUnknown,
     ResultNotSerialisable,
@@ -101,6 +102,12 @@ class StepCall:
                 execution.writer.begun(self)
             try:
                 output = await self._call()
+            except Elsewhere as error:
+                execution.leave()
+                try:
+                    await execution.elsewhere(error.program)
+                finally:
+                    execution.enter()
             except Exception as error:
                 settled = await self._failed(error, began)
                 if settled is not None:

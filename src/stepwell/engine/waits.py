@@ -60,7 +60,7 @@ class Waits:
 
     @property
     def all_open(self) -> bool:
-        return bool(self._futures) and not any(f.done() for f in self._futures.values())
+        return not any(future.done() for future in self._futures.values())
 
     @property
     def rests(self) -> bool:

@@ -34,7 +34,7 @@ def check(
     definition: Definition, kinds: Mapping[str, CheckedKind], problems: Problems
 ) -> Plan | None:
     """Find everything that is wrong; a plan if nothing is that matters."""
-    nodes = list(_all_nodes(definition.graph))
+    nodes = list(all_nodes(definition.graph))
     _check_ids(nodes, problems)
     _check_edges(definition.graph, {node.id for node in nodes}, problems)
     for node in nodes:
@@ -45,11 +45,12 @@ def check(
     return plan if problems.ok else None
 
 
-def _all_nodes(graph: Graph) -> Iterator[Node]:
+def all_nodes(graph: Graph) -> Iterator[Node]:
+    """The nodes of a graph, and those inside of them."""
     for node in graph.nodes:
         yield node
         for inner in _inside(node):
-            yield from _all_nodes(inner)
+            yield from all_nodes(inner)
 
 
 def _inside(node: Node) -> list[Graph]:

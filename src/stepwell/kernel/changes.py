@@ -148,9 +148,13 @@ class ResumeRun(msgspec.Struct, gc=False):
 
 
 class ReleaseRun(msgspec.Struct, gc=False):
-    """A held run its worker gives back unfinished, to be taken up at once by anyone."""
+    """A held run its worker gives back unfinished, to be taken up at once by anyone.
+
+    By anyone who has `program`, if it turned out to need another one.
+    """
 
     held: Held
+    program: str | None = None
 
 
 class EndRun(msgspec.Struct, gc=False):

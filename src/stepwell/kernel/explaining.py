@@ -8,7 +8,7 @@ import msgspec
 
 from stepwell.kernel.clock import shown, to_datetime
 from stepwell.kernel.limits import describe_limit
-from stepwell.kernel.programs import definition_of, shown_program
+from stepwell.kernel.programs import definition_of, need_of, shown_program
 from stepwell.kernel.run import ErrorInfo, Explanation, WorkerInfo
 from stepwell.kernel.states import ENDED
 
@@ -125,6 +125,15 @@ def _unclaimed(facts: RunFacts) -> Explanation:
             {"workers": [worker.id for worker in alive if facts.program in worker.programs]},
         )
     programs = {program for worker in alive for program in worker.programs}
+    if (need := need_of(facts.program)) is not None:
+        kind, name = need
+        what = {"function": "Python function", "node_type": "node type"}[kind]
+        has = sorted(found[1] for found in map(need_of, programs) if found and found[0] == kind)
+        return Explanation(
+            f"unknown_{kind}",
+            f"No living worker has the {what} {name!r}; they have {', '.join(has) or 'none'}.",
+            {kind: name, f"{kind}s": has},
+        )
     known = sorted(map(shown_program, programs))
     same_name = sorted(shown_program(p) for p in programs if definition_of(p) == facts.definition)
     if same_name:

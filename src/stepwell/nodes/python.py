@@ -44,5 +44,6 @@ def _found(name: str, functions: Mapping[str, Callable[..., Any]]) -> Callable[.
     raise FunctionUnknown(
         f"This worker has no Python function {name!r}. {there}. Functions are registered with "
         "Stepwell(functions=[…]), or in the module that `stepwell worker MODULE` or "
-        "`stepwell run --with MODULE` names."
+        "`stepwell run --with MODULE` names.",
+        function=name,
     )

@@ -325,7 +325,10 @@ async def release_runs(
     db: asyncpg.Connection, found: list[tuple[int, ReleaseRun]], done: Committed
 ) -> None:
     await db.fetch(
-        "UPDATE runs SET owner = NULL, due_at = created_at WHERE id = ANY($1)",
-        [change.held.run_id for _, change in found],
+        """UPDATE runs r SET owner = NULL, due_at = created_at,
+                  program = coalesce(g.program, r.program)
+           FROM unnest($1::text[], $2::text[]) AS g (run_id, program)
+           WHERE r.id = ANY($1) AND r.id = g.run_id""",
+        *zip(*[(c.held.run_id, c.program) for _, c in found], strict=True),
     )
     done.due = True

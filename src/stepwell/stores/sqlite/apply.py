@@ -193,9 +193,10 @@ def _release_runs(
 ) -> None:
     run(
         db,
-        """UPDATE runs SET owner = NULL, due_at = created_at
-           WHERE id IN (SELECT value FROM json_each(?))""",
-        pack([c.held.run_id for _, c in found]),
+        """UPDATE runs SET owner = NULL, due_at = created_at,
+                  program = coalesce(r.value ->> 1, program)
+           FROM json_each(?) r WHERE runs.id = r.value ->> 0""",
+        pack([[c.held.run_id, c.program] for _, c in found]),
     )
     done.due = True
 
