@@ -31,7 +31,7 @@ from stepwell.errors import (
 )
 from stepwell.graph.documents import checked, valid
 from stepwell.graph.plan import Plan
-from stepwell.kernel.changes import CancelRun, StartRun
+from stepwell.kernel.changes import StartRun
 from stepwell.kernel.clock import Clock, SystemClock
 from stepwell.kernel.durations import Duration, lease_seconds, seconds
 from stepwell.kernel.ids import Ids
@@ -283,7 +283,7 @@ class Stepwell(Operations, Reading):
 
     async def cancel(self, run_id: str) -> bool:
         """Cancel a run and its children; False if it had already ended."""
-        change = CancelRun(check_run_id(run_id), self._workspace, self.store.clock.now())
+        change = self._starter.cancellation(check_run_id(run_id))
         outcome = (await self._writer.submit(change))[0]
         if outcome is None:
             raise no_such_run(run_id)

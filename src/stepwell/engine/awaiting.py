@@ -6,10 +6,8 @@ from collections.abc import Mapping
 from datetime import datetime
 from typing import Any, Literal
 
-from stepwell.engine.execution import Execution
 from stepwell.engine.failures import place_of
 from stepwell.engine.journaling import Journaling, value_of
-from stepwell.engine.starting import Starter
 from stepwell.engine.stepcall import entry_of
 from stepwell.errors import WaitTimedOut
 from stepwell.kernel.changes import OpenWait, RecordStep, WaitRow
@@ -25,10 +23,6 @@ Asked = Literal["gate", "task"]
 
 class Awaiting(Journaling):
     """Durable waits of one run."""
-
-    def __init__(self, execution: Execution, starter: Starter) -> None:
-        super().__init__(execution)
-        self._starter = starter
 
     # -- time ----------------------------------------------------------------------------
 

@@ -32,16 +32,21 @@ async def all_of(calls: Sequence[Callable[[], Awaitable[Any]]], most: int) -> li
 
 
 async def race(
-    work: Coroutine[Any, Any, Any], timer: Coroutine[Any, Any, None]
+    work: Coroutine[Any, Any, Any], timer: Coroutine[Any, Any, None], late: Callable[[], None]
 ) -> tuple[bool, Any]:
-    """Whether the work ended before the timer, and what it gave."""
+    """Whether the work ended before the timer, and what it gave.
+
+    If it did not, `late` is called before the work is called off.
+    """
     loop = asyncio.get_running_loop()
     tasks = [loop.create_task(work), loop.create_task(timer)]
     try:
         await asyncio.wait(tasks, return_when=asyncio.FIRST_COMPLETED)
         if tasks[0].done():
             return True, tasks[0].result()
-        return False, tasks[1].result()
+        tasks[1].result()
+        late()
+        return False, None
     finally:
         await called_off(tasks)
 

@@ -106,6 +106,7 @@ class Interpreter:
         if node.type == "return":
             value = resolve(node.config, scope).get("value")
             self.context.remark(key, "completed", value)
+            self.context.abandon()
             raise _Returned(value)
         kind = self._kinds.get(node.type)
         if kind is not None and kind.acts:
@@ -117,7 +118,10 @@ class Interpreter:
         work = self._durably(node, kind, key, scope)
         if node.timeout is None:
             return await work
-        in_time, output = await race(work, self.context.sleep(f"{key}.timeout", node.timeout))
+        in_time, output = await race(
+            work, self.context.sleep(f"{key}.timeout", node.timeout),
+            late=lambda: self.context.abandon(key),
+        )  # fmt: skip
         if in_time:
             return output
         raise StepTimedOut(f"{key!r} took longer than {node.timeout:g} s.", step=key)

@@ -10,6 +10,7 @@ from typing import Any
 
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import recorded_failure
+from stepwell.engine.starting import Starter
 from stepwell.engine.stepcall import entry_of
 from stepwell.engine.surroundings import anchor, current_step
 from stepwell.errors import ContextMisuse
@@ -25,10 +26,13 @@ WaitOutcome = Callable[[WaitRow], tuple[str, str | None, str | None]]
 class Journaling:
     """Operations against one run's journal."""
 
-    def __init__(self, execution: Execution) -> None:
+    def __init__(self, execution: Execution, starter: Starter) -> None:
         self._execution = execution
+        self._starter = starter
         # The children that are waited for, by the key of the wait: a retry finds them again.
         self._children: dict[str, str] = {}
+        # Parts of a graph in which children are not wanted any more once they are given up.
+        self._abandoned: list[str] = []
 
     def _begin(self, name: str) -> tuple[str, int]:
         return self._begin_own(check_step_name(name))
@@ -84,9 +88,20 @@ class Journaling:
                 key, seq, kind, self._execution.clock.now(),
                 output=None if child_run_id is None else encode(child_run_id, "A child's id"),
             )  # fmt: skip
+            if child_run_id is not None and self._is_abandoned(key):
+                cancellation = self._starter.cancellation(child_run_id)
+                cancellation.held = self._execution.held
+                self._execution.notes.add(cancellation)
             raise
         finally:
             self._children.pop(key, None)
+
+    def _is_abandoned(self, key: str) -> bool:
+        inside = (
+            each in ("", key) or key.startswith((f"{each}.", f"{each}["))
+            for each in self._abandoned
+        )
+        return not self._execution.departed and any(inside)
 
     @property
     def claimed(self) -> ClaimedRun:
@@ -120,6 +135,13 @@ class Journaling:
     async def elsewhere(self, program: str) -> None:
         """Wait for a worker that has this program, and let the run go there."""
         await self._execution.elsewhere(program)
+
+    def abandon(self, key: str = "") -> None:
+        """Cancel the children that are given up from now on, everywhere or only inside this key.
+
+        Others are left alone: a retry of their parent may still wait for them.
+        """
+        self._abandoned.append(key)
 
     def remark(self, key: str, status: str, output: Any = None, error: Any = None) -> None:
         """Note how a part of a graph ended, for people; what has an entry of its own needs none.

@@ -15,7 +15,7 @@ class Notes:
 
     def __init__(self, writer: Writer) -> None:
         self._writer = writer
-        self._entries: list[RecordStep] = []
+        self._entries: list[Change] = []
         # Whether one of them is a decision that nothing durable tells of.
         self.decided = False
         # The last of such decisions on their way.
@@ -23,8 +23,8 @@ class Notes:
         # Why one of them did not become durable.
         self.lost: BaseException | None = None
 
-    def add(self, entry: RecordStep) -> None:
-        """Record this along with whatever is recorded next."""
+    def add(self, entry: Change) -> None:
+        """Make this durable along with whatever is recorded next."""
         self._entries.append(entry)
 
     def decide(self, entry: RecordStep) -> None:

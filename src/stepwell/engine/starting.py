@@ -8,7 +8,7 @@ from typing import Any, TypedDict, Unpack
 
 from stepwell.engine.revisions import Revisions
 from stepwell.errors import DefinitionDisabled, InvalidInput, InvalidName, UnknownDefinition
-from stepwell.kernel.changes import EmitEvent, SendSignal, StartRun
+from stepwell.kernel.changes import CancelRun, EmitEvent, SendSignal, StartRun
 from stepwell.kernel.clock import SECOND, Clock, to_micros
 from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, check_deadline, seconds
@@ -209,6 +209,10 @@ class Starter:
         elif row.deadline_seconds is not None:
             found.append(now + int(row.deadline_seconds * SECOND))
         return min(found, default=None)
+
+    def cancellation(self, run_id: str) -> CancelRun:
+        """The end of a run and of all below it."""
+        return CancelRun(run_id, self._workspace_id, self._clock.now())
 
     def event(self, type: str, payload: Any, key: str | None, once: bool) -> EmitEvent:
         """An event of the workspace."""

@@ -197,6 +197,8 @@ class CancelRun(msgspec.Struct, gc=False):
     run_id: str
     workspace_id: str
     cancelled_at: int
+    # The run that has started it and does not want it any more, if one asks for it.
+    held: Held | None = None
     # Sent once more, because the acknowledgement was lost: it may have been this that did it.
     resent: bool = False
 

@@ -91,6 +91,13 @@ def decided(
 
 def check_open(gate: GateRecord, now: int) -> None:
     """Raise if nobody can decide about the gate any more."""
+    if gate.status == "void":
+        raise GateClosed(
+            f"Nothing waits at gate {gate.id} any more: run {gate.run_id} has ended, or has gone "
+            "on without a decision.",
+            gate_id=gate.id,
+            status=gate.status,
+        )
     if gate.status != "open":
         who = ", ".join(each.by for each in gate.decisions)
         raise GateClosed(

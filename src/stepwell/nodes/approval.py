@@ -47,7 +47,7 @@ async def approval(config: Config, call: Call) -> dict[str, Any]:
     limit = None if config.timeout is None else seconds(config.timeout)
     waited = f"{call.key}.decision{mark}"
     gate = gate_id(call.run_id, call.key + mark)
-    if not call.durably.has_recorded(waited):
+    if not call.durably.has_recorded(waited) and not call.durably.waits_for(waited):
         # Not journaled: a retry or a fork that has to ask needs a gate of its own.
         with call.durably.at_work():
             await call.host.gates.open(

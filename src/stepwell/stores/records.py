@@ -42,6 +42,11 @@ _REVISION = """definition, hash, number, version, source, author, note, proposal
     published_at"""
 _DRAFT = "definition, document, etag, base_hash, author, saved_at"
 
+# Whether the run of a gate has given up waiting there.
+_GIVEN_UP = """EXISTS (
+    SELECT 1 FROM steps s WHERE s.run_id = g.run_id AND s.kind = 'gate' AND s.status = 'skipped'
+    AND replace(s.key, '.decision[', '[') = g.key)"""
+
 
 class SqlRecords:
     """Records in tables of either store."""
@@ -157,14 +162,21 @@ class SqlRecords:
 
     async def gate(self, workspace_id: str, gate_id: str) -> GateRecord | None:
         rows = await self._fetch(
-            "SELECT body FROM gates WHERE workspace_id = $1 AND id = $2", workspace_id, gate_id
+            f"SELECT body, {_GIVEN_UP} FROM gates g WHERE workspace_id = $1 AND id = $2",
+            workspace_id,
+            gate_id,
         )
-        return _gate(rows[0]) if rows else None
+        if not rows:
+            return None
+        gate = _gate(rows[0])
+        if gate.status == "open" and rows[0][1]:
+            return msgspec.structs.replace(gate, status="void")
+        return gate
 
     async def gates(
         self, workspace_id: str, run_id: str | None = None, *, only_open: bool = True
     ) -> list[GateRecord]:
-        living = f"""AND g.status = 'open' AND EXISTS (
+        living = f"""AND g.status = 'open' AND NOT {_GIVEN_UP} AND EXISTS (
             SELECT 1 FROM runs r WHERE r.id = g.run_id AND r.status NOT IN ({quoted(ENDED)}))"""
         wanted = f"workspace_id = $1 {living if only_open else ''}"
         if run_id is None:

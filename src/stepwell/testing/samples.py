@@ -44,7 +44,8 @@ async def enlist(store: Store, worker_id: str, lease_seconds: float = 15) -> str
 
 
 async def claim(store: Store, worker_id: str, limit: int = 10, **options: Any) -> Claimed:
-    ask = ClaimRuns(WORKSPACE, worker_id, [PROGRAM], limit, store.clock.now(), **options)
+    programs = options.pop("programs", [PROGRAM])
+    ask = ClaimRuns(WORKSPACE, worker_id, programs, limit, store.clock.now(), **options)
     claimed: Claimed = (await commit(store, ask))[0]
     return claimed
 

@@ -92,8 +92,9 @@ async def every_change_of_a_run_held_by_another_is_fenced(store: Store) -> None:
             ReleaseRun(wrong),
             EndRun(wrong, "completed", "1", None, now),
             EmitEvent("e1", WORKSPACE, "mail", "1", now, held=wrong),
+            CancelRun("r1", WORKSPACE, now, held=wrong),
         )
-        assert outcomes == [FENCED] * 8
+        assert outcomes == [FENCED] * 9
     assert await store.steps("r1") == []
     found = await store.get_run(WORKSPACE, "r1")
     assert found is not None
@@ -144,6 +145,19 @@ async def the_next_claim_brings_journal_and_waits(store: Store) -> None:
         ("a", '{"b": 1, "a": "\\u0000"}', 5 << 20)
     ]
     assert [(row.key, row.result) for row in run.waits] == [("b", '"x"')]
+
+
+@check
+async def a_released_run_is_for_who_has_the_program_that_it_needs(store: Store) -> None:
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"), start(store, "r2"))
+    first, second = [Held(run.id, "w1", run.fence) for run in (await claim(store, "w1")).runs]
+    await commit(store, ReleaseRun(first, "code:other@1"), ReleaseRun(second))
+    (left,) = (await claim(store, "w1")).runs
+    assert left.id == second.run_id
+    known = [left.id]
+    (moved,) = (await claim(store, "w1", programs=["code:other@1"], known=known)).runs
+    assert (moved.id, moved.program, moved.fence) == (first.run_id, "code:other@1", 2)
 
 
 @check
