@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import Callable, Coroutine
 from concurrent import futures
 from datetime import datetime
 from typing import Any
 
 from stepwell.engine.context import ChildHandle, Context
-from stepwell.engine.surroundings import current_step
+from stepwell.engine.surroundings import current_step, in_first_thread
 from stepwell.errors import ContextMisuse, Fenced
 
 _OPERATIONS = frozenset(
@@ -24,6 +25,12 @@ class BlockingContext:
     def __init__(self, context: Context, loop: asyncio.AbstractEventLoop) -> None:
         self._context = context
         self._loop = loop
+        self._thread = 0
+
+    def begin(self, function: Callable[..., Any], input: Any) -> Any:
+        """Call the workflow, in a thread of its own."""
+        self._thread = threading.get_ident()
+        return function(self, input)
 
     def __getattr__(self, name: str) -> Any:
         if name not in _OPERATIONS:
@@ -44,6 +51,7 @@ class BlockingContext:
         return self._context.now() if current_step.get() is not None else self._block(read())
 
     def _block(self, operation: Coroutine[Any, Any, Any]) -> Any:
+        in_first_thread.set(threading.get_ident() == self._thread)
         try:
             result = asyncio.run_coroutine_threadsafe(operation, self._loop).result()
         except futures.CancelledError:

@@ -135,7 +135,7 @@ class Context(Awaiting):
             finally:
                 execution.leave()
         except asyncio.CancelledError:
-            execution.skip(key, seq, "step", work.started_at, unknown=once)
+            self._skip(key, seq, "step", work.started_at, unknown=once)
             raise
 
     async def in_thread(self, function: Callable[..., Any], *args: Any, **kwargs: Any) -> Any:

@@ -3,7 +3,8 @@
 A program may wait for several things at once and act on whichever comes first. To make a
 replay take the same turns, results reach the program in the order of their journal
 positions, and after those of one commit the program is given time to react before the next.
-A program that does one thing at a time never notices.
+Waits that ended while the program was away come after all that is recorded: nothing of what
+the program did before depended on them.
 """
 
 from __future__ import annotations
@@ -12,33 +13,43 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Iterable
-from typing import Any
 
+from stepwell.engine.turns import Turns
 from stepwell.kernel.changes import GROUP_BITS
 
-# Turns of the loop after which a program has surely reacted: gather, wait and task groups
-# each need two or three to pass a result on, and they may be nested.
+# Turns of the loop after which a program has surely reacted, if nothing shows that before:
+# gather, wait and task groups each need two or three to pass a result on, and may be nested.
 SETTLE_TURNS = 24
+# What threads are given to react to a result, in a replay and otherwise; and how often more if a
+# result that comes first has not been asked for yet: then some thread is on its way there.
+REPLAY_SECONDS = 0.02
+THREAD_SECONDS = 0.002
+THREAD_PAUSES = 20
+# Positions of waits that ended while the program was away: behind those of any journal.
+_AWAY = 1 << 100
 
 
 class Deliveries:
     """The results on their way to one program."""
 
-    def __init__(self, positions: Iterable[int] = ()) -> None:
+    def __init__(self, turns: Turns, positions: Iterable[int] = ()) -> None:
+        self._turns = turns
         # Commit → how many results recorded in it the program has not asked for yet.
         self._recorded: dict[int, int] = {}
         for position in positions:
             group = position >> GROUP_BITS
             self._recorded[group] = self._recorded.get(group, 0) + 1
         self._order = deque(sorted(self._recorded))
+        # The last commit of the journal that the program was begun with.
+        self._last = self._order[-1] if self._order else 0
         self._queue: list[tuple[int, int, asyncio.Future[None]]] = []
         self._count = 0
         self._turning = False
         self._asked = False
-        # The task that had its last result at once. Another one that asks right after it may be
-        # a branch beside it, and the program has not had the time to react.
-        self._hasty: asyncio.Task[Any] | None = None
+        self._left = 0
         self.settle_turns = SETTLE_TURNS
+        # Whether the program is in threads: those take their time, whatever the loop does.
+        self.threaded = False
         # Operations the program has under way.
         self.outstanding = 0
 
@@ -52,25 +63,29 @@ class Deliveries:
         """Whether the journal holds results that the program has not come to yet."""
         return bool(self._order)
 
-    def replayed(self, position: int) -> asyncio.Future[None] | None:
-        """A recorded result is asked for; what to wait for until its turn has come."""
+    def replayed(self, position: int, *, sequential: bool) -> asyncio.Future[None] | None:
+        """A recorded result is asked for; what to wait for until its turn has come.
+
+        Also if it is the next one: branches beside the one that asks may not have begun yet.
+        Only the thread that a program begins in is `sequential`: nothing is beside it.
+        """
         group = position >> GROUP_BITS
-        first = bool(self._order) and self._order[0] == group
-        alone = first and self._recorded[group] == 1
+        first = self._order[0] == group
         self._recorded[group] -= 1
+        alone = first and self._recorded[group] == 0 and self.outstanding == 0 and self.idle
         if self._recorded[group] == 0:
             self._order.remove(group)
-        task = asyncio.current_task()
-        if alone and self.outstanding == 0 and self.idle and self._hasty in (None, task):
-            self._hasty = task
-            return None
-        self._hasty = None
-        self._asked = True
-        return self._turn_of(position, self.settle_turns)
+        return None if sequential and alone else self.again(position)
 
     def again(self, position: int) -> asyncio.Future[None]:
         """The same once more, for a program that gave up what it has to get."""
+        self._asked = True
         return self._turn_of(position, self.settle_turns)
+
+    def ended_away(self, at: int, *, sequential: bool) -> asyncio.Future[None] | None:
+        """The same for a wait that ended at that time, while the program was away."""
+        alone = self.outstanding == 0 and self.idle and not self.replaying
+        return None if sequential and alone else self.again(_AWAY + (at << GROUP_BITS))
 
     def recorded(self, position: int, *, under_way: int) -> asyncio.Future[None] | None:
         """A result has just become durable; what to wait for until its turn has come.
@@ -82,13 +97,13 @@ class Deliveries:
         return None
 
     def _turn_of(self, position: int, turns: int) -> asyncio.Future[None]:
-        loop = asyncio.get_running_loop()
-        turn: asyncio.Future[None] = loop.create_future()
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._count += 1
         heapq.heappush(self._queue, (position, self._count, turn))
         if not self._turning:
             self._turning = True
-            loop.call_soon(self._pass_time, turns)
+            self._left = turns
+            self._go_on()
         self.outstanding += 1
         turn.add_done_callback(self._served)
         return turn
@@ -96,19 +111,46 @@ class Deliveries:
     def _served(self, _: asyncio.Future[None]) -> None:
         self.outstanding -= 1
 
-    def _pass_time(self, left: int) -> None:
-        loop = asyncio.get_running_loop()
+    def _go_on(self) -> None:
+        if not self.threaded:
+            self._turns.watch(self)
+        else:
+            self._pause(THREAD_PAUSES)
+
+    def _pause(self, more: int) -> None:
+        replays = self.replaying or (
+            bool(self._queue) and self._queue[0][0] >> GROUP_BITS <= self._last
+        )
+        pause = REPLAY_SECONDS if replays else THREAD_SECONDS
+        asyncio.get_running_loop().call_later(pause, self._pause_over, more)
+
+    def turn(self) -> bool:
+        """Another turn of the loop has come; whether nothing more is on its way."""
         if self._asked:
-            self._asked, left = False, self.settle_turns
-        if left > 0:
-            loop.call_soon(self._pass_time, left - 1)
-            return
+            self._asked, self._left = False, self.settle_turns
+        if self._left > 0 and not self._turns.quiet:
+            self._left -= 1
+            return False
+        self._left = self.settle_turns
+        return not self._deliver()
+
+    def _pause_over(self, more: int) -> None:
+        first = self._queue[0][0] >> GROUP_BITS if self._queue else 0
+        overtakes = bool(self._order) and self._order[0] < first
+        if self._asked or (overtakes and more > 0):
+            self._asked = False
+            self._pause(more - 1)
+        elif self._deliver():
+            self._go_on()
+
+    def _deliver(self) -> bool:
+        """Hand over the results of the first commit; False if there is none."""
         if not self._queue:
             self._turning = False
-            return
+            return False
         group = self._queue[0][0] >> GROUP_BITS
         while self._queue and self._queue[0][0] >> GROUP_BITS == group:
             turn = heapq.heappop(self._queue)[2]
             if not turn.done():
                 turn.set_result(None)
-        loop.call_soon(self._pass_time, self.settle_turns)
+        return True

@@ -13,6 +13,7 @@ from stepwell.engine.deliveries import Deliveries
 from stepwell.engine.keys import Keys, mismatch
 from stepwell.engine.notes import Notes
 from stepwell.engine.resuming import resume
+from stepwell.engine.surroundings import in_first_thread
 from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses, Unwinding
 from stepwell.engine.waits import Waits
@@ -26,7 +27,6 @@ from stepwell.kernel.changes import (
     JournalRow,
     OpenWait,
     ParkRun,
-    RecordStep,
     ReleaseRun,
     RestRun,
     WaitRow,
@@ -86,7 +86,9 @@ class Execution:
         last = max((row.position for row in claimed.journal), default=0)
         self.held = Held(claimed.id, owner, claimed.fence, position=last)
         results = [row for row in claimed.journal if row.status in REPLAYED]
-        self.deliveries = Deliveries(row.position for row in results if row.kind not in NOTED)
+        self.deliveries = Deliveries(
+            keeper.turns, (row.position for row in results if row.kind not in NOTED)
+        )
         self.fraction = fraction
         self._keeper = keeper
         # Decisions of ctx.patched() in this execution.
@@ -193,24 +195,6 @@ class Execution:
         self.stop()
         return True
 
-    def skip(
-        self, key: str, seq: int, kind: str, started_at: int, *, unknown: bool = False,
-        output: str | None = None,
-    ) -> None:  # fmt: skip
-        """Note that the program gave this up before it saw a result. What a wait took goes back.
-
-        It is written with whatever is recorded next, and not before: all of the program may be
-        being cancelled, to go on elsewhere. What is `unknown` may have happened all the same.
-        """
-        if self.departed:
-            return
-        self.notes.decide(
-            RecordStep(
-                self.held, key, seq, kind, "skipped", 1, output, None, started_at,
-                None if unknown else self.clock.now(), settles=True,
-            )
-        )  # fmt: skip
-
     async def ready(self) -> None:
         """Return once changes can be recorded. A program that was parked too soon is resumed."""
         if self.state == "parked":
@@ -254,6 +238,11 @@ class Execution:
                 raise mismatch(key, row.kind, opening.kind)
             self.waits.unseen -= 1
             if row.ended_at is not None:
+                sequential = in_first_thread.get()
+                turn = self.deliveries.ended_away(row.ended_at, sequential=sequential)
+                if turn is not None:
+                    await turn
+                self.waits.over(key)
                 return row
         else:
             self._to_open[key] = [*companions, opening]

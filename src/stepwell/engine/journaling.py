@@ -12,7 +12,7 @@ from stepwell.engine.execution import Execution
 from stepwell.engine.failures import recorded_failure
 from stepwell.engine.starting import Starter
 from stepwell.engine.stepcall import entry_of
-from stepwell.engine.surroundings import anchor, current_step
+from stepwell.engine.surroundings import anchor, current_step, in_first_thread
 from stepwell.errors import ContextMisuse
 from stepwell.kernel.changes import Change, ClaimedRun, JournalRow, OpenWait, RecordStep, WaitRow
 from stepwell.kernel.codec import MAX_RESULT_BYTES, decode, encode
@@ -53,21 +53,38 @@ class Journaling:
             # The program gave this up before and will do so again; until then it waits.
             await asyncio.get_running_loop().create_future()
         deliveries = self._execution.deliveries
-        turn = deliveries.replayed(entry.position)
+        turn = deliveries.replayed(entry.position, sequential=in_first_thread.get())
         while turn is not None:
             try:
                 await turn
                 break
             except asyncio.CancelledError:
                 if self._execution.departed or not self._execution.replaying:
-                    self._execution.skip(
-                        entry.key, entry.seq, entry.kind, entry.started_at, unknown=once
-                    )
+                    self._skip(entry.key, entry.seq, entry.kind, entry.started_at, unknown=once)
                     raise
                 # More was recorded after it, so the program has seen this result: a timer of its
                 # own runs out only because the replay is slow.
                 turn = deliveries.again(entry.position)
         return self._outcome(entry)
+
+    def _skip(
+        self, key: str, seq: int, kind: str, started_at: int, *, unknown: bool = False,
+        output: str | None = None,
+    ) -> None:  # fmt: skip
+        """Note that the program gave this up before it saw a result. What a wait took goes back.
+
+        It is written with whatever is recorded next, and not before: all of the program may be
+        being cancelled, to go on elsewhere. What is `unknown` may have happened all the same.
+        """
+        execution = self._execution
+        if execution.departed:
+            return
+        execution.notes.decide(
+            RecordStep(
+                execution.held, key, seq, kind, "skipped", 1, output, None, started_at,
+                None if unknown else execution.clock.now(), settles=True,
+            )
+        )  # fmt: skip
 
     async def _settled(self, entry: JournalRow, *, waited: bool = False) -> Any:
         """The result of what was just recorded; what was waited for is not under way any more."""
@@ -84,7 +101,7 @@ class Journaling:
             yield
         except asyncio.CancelledError:
             child_run_id = self._children.get(key)
-            self._execution.skip(
+            self._skip(
                 key, seq, kind, self._execution.clock.now(),
                 output=None if child_run_id is None else encode(child_run_id, "A child's id"),
             )  # fmt: skip

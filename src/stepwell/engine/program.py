@@ -57,9 +57,9 @@ async def execute(
         if is_async(program.function):
             result = await program.function(context, value)
         else:
-            execution.blocking = True
+            execution.blocking = execution.deliveries.threaded = True
             blocking = BlockingContext(context, asyncio.get_running_loop())
-            result = await call_in_thread(threads, program.function, blocking, value)
+            result = await call_in_thread(threads, blocking.begin, program.function, value)
             if inspect.iscoroutine(result):
                 result.close()
                 raise ContextMisuse(

@@ -31,6 +31,11 @@ current_step: contextvars.ContextVar[StepIdentity | None] = contextvars.ContextV
 # The last operation this branch of the program came back from; it names readings of the clock.
 anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
 
+# Whether it is the thread itself that a plain workflow was begun in which calls an operation.
+in_first_thread: contextvars.ContextVar[bool] = contextvars.ContextVar(
+    "stepwell_first_thread", default=False
+)
+
 _NOTHING = Masking()
 _masking: contextvars.ContextVar[Callable[[], Masking]] = contextvars.ContextVar(
     "stepwell_masking", default=lambda: _NOTHING

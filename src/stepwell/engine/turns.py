@@ -19,6 +19,8 @@ class Turns:
 
     def __init__(self) -> None:
         self._watched: dict[Watched, None] = {}
+        # Whether nobody in the whole loop had anything left to do when this turn came.
+        self.quiet = False
 
     def watch(self, each: Watched) -> None:
         """Look at it in every turn from the next one on."""
@@ -27,8 +29,15 @@ class Turns:
         self._watched[each] = None
 
     def _turn(self) -> None:
+        self.quiet = _is_quiet(asyncio.get_running_loop())
         watched, self._watched = self._watched, {}
         left = [each for each in watched if not each.turn()]
         if left and not self._watched:
             asyncio.get_running_loop().call_soon(self._turn)
         self._watched.update(dict.fromkeys(left))
+
+
+def _is_quiet(loop: asyncio.AbstractEventLoop) -> bool:
+    """Whether no callback is ready; where a loop does not tell, turns have to be counted."""
+    ready = getattr(loop, "_ready", None)
+    return ready is not None and not ready

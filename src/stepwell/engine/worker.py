@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from stepwell.engine.calls import PASSED_ON, CancelledFromWithin
 from stepwell.engine.claims import Claims
 from stepwell.engine.context import Context
+from stepwell.engine.departures import hush
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure
 from stepwell.engine.lease import enlist, retire_dead_neighbours
@@ -83,6 +84,7 @@ class Worker:
 
     async def start(self) -> None:
         """Begin the lease, take over from predecessors that are gone, start claiming."""
+        hush(asyncio.get_running_loop())
         await self._enlist()
         await self._retire_dead_neighbours()
         self._stopping = False

@@ -9,15 +9,16 @@ from typing import Any
 from stepwell.errors import NonRetryable, RunFailed
 from stepwell.kernel.retry import Retry
 from stepwell.sdk.workflow import Workflow, workflow
+from stepwell.testing.simulation.weaving import Traces, make_weave
 
 Perform = Callable[[str, str, int], Any]
 QUICK = Retry(attempts=4, backoff="fixed", base="0.2s", jitter=0)
 
 
-def make_programs(perform: Perform, mended: Callable[[], bool]) -> list[Workflow]:
+def make_programs(perform: Perform, mended: Callable[[], bool], traces: Traces) -> list[Workflow]:
     """The workflows of a simulation; `perform(run, step, attempt)` is told of every execution.
 
-    `mended` says whether what makes `unlucky` fail is over.
+    `mended` says whether what makes `unlucky` fail is over; `traces` is told what `weave` sees.
     """
 
     async def act(ctx: Any, name: str, value: Any = None, fail_until: int = 0) -> Any:
@@ -182,7 +183,7 @@ def make_programs(perform: Perform, mended: Callable[[], bool]) -> list[Workflow
 
     return [
         steps, sleeper, listener, fan, race, parent, leaf, limited, patched, fickle, stoppable,
-        hasty, impatient, unlucky, between,
+        hasty, impatient, unlucky, between, make_weave(act, traces),
     ]  # fmt: skip
 
 
@@ -202,6 +203,7 @@ EXPECTED: dict[str, Any] = {
     "impatient": "spoken",
     "unlucky": ["bottom", 4, True],
     "bottom": "bottom",
+    "weave": "woven",
 }
 
 # How runs are started that must end with that: definition, input, and how many of them.
@@ -209,6 +211,7 @@ STARTS: dict[str, tuple[str, Any, int]] = {
     **{name: (name, {"n": 2}, 1) for name in EXPECTED},
     "limited": ("limited", {"n": 2}, 4),
     "bottom": ("unlucky", {"n": 0}, 2),
+    "weave": ("weave", {"n": 0}, 3),
 }
 
 # What the client sends to runs of a definition, one after the other.
@@ -217,4 +220,5 @@ SIGNALS: dict[str, list[tuple[str, Any]]] = {
     "fickle": [("word", "spoken")],
     "impatient": [("word", "spoken")],
     "stoppable": [("stop", "enough")],
+    "weave": [("word-x", 1), ("word-y", 2)],
 }

@@ -22,6 +22,7 @@ from stepwell.testing.simulation.process import (
     task_factory,
 )
 from stepwell.testing.simulation.programs import EXPECTED, SIGNALS, STARTS, make_programs
+from stepwell.testing.simulation.weaving import Traces
 
 WORKERS = 3
 LEASE = 6.0
@@ -58,7 +59,8 @@ class _Simulation:
         self.db = apsw.Connection(":memory:")
         self.faults = Faults(self.rng)
         self.mended = False
-        self.workflows = make_programs(self.perform, lambda: self.mended)
+        self.traces = Traces()
+        self.workflows = make_programs(self.perform, lambda: self.mended, self.traces)
         self.functions = {"act": make_act(self.perform)}
         self.processes: list[Process] = []
         self.executions: dict[tuple[str, str], int] = {}
@@ -89,6 +91,7 @@ class _Simulation:
             tending.cancel()
             await self._judge(stepwell, ids)
             await self.graphs.judge(stepwell)
+            self.problems += self.traces.problems()
         for process in self.processes:
             process.kill()
         if self.problems:
