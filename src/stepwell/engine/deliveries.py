@@ -14,7 +14,7 @@ import heapq
 from collections import deque
 from collections.abc import Iterable
 
-from stepwell.engine.turns import Turns
+from stepwell.engine.turns import Turns, ready_callbacks
 from stepwell.kernel.changes import GROUP_BITS
 
 # Turns of the loop after which a program has surely reacted, if nothing shows that before:
@@ -50,6 +50,11 @@ class Deliveries:
         self.settle_turns = SETTLE_TURNS
         # Whether the program is in threads: those take their time, whatever the loop does.
         self.threaded = False
+        self._branched = False
+        # How many callbacks were ready when the program's own task last went on.
+        self._ready_then: int | None = None
+        # Whether nothing can be beside what is asked for next.
+        self._sequential = False
         # Operations the program has under way.
         self.outstanding = 0
 
@@ -63,11 +68,32 @@ class Deliveries:
         """Whether the journal holds results that the program has not come to yet."""
         return bool(self._order)
 
-    def replayed(self, position: int, *, sequential: bool) -> asyncio.Future[None] | None:
+    def goes_on(self) -> None:
+        """The program's own task goes on, from its beginning or with what it was answered."""
+        if not self._branched:
+            self._ready_then = ready_callbacks(asyncio.get_running_loop())
+
+    def begins(self, *, own: bool) -> None:
+        """An operation is begun by the program's own task or thread, or else by a branch.
+
+        A program that has only ever asked from its own task, and has scheduled nothing since it
+        last went on, has no branch that could begin beside what it asks for now.
+        """
+        if self.threaded:
+            self._sequential = own
+            return
+        then, self._ready_then = self._ready_then, None
+        self._branched = self._branched or not own
+        self._sequential = (
+            not self._branched
+            and then is not None
+            and then == ready_callbacks(asyncio.get_running_loop())
+        )
+
+    def replayed(self, position: int) -> asyncio.Future[None] | None:
         """A recorded result is asked for; what to wait for until its turn has come.
 
         Also if it is the next one: branches beside the one that asks may not have begun yet.
-        Only the thread that a program begins in is `sequential`: nothing is beside it.
         """
         group = position >> GROUP_BITS
         first = self._order[0] == group
@@ -75,17 +101,17 @@ class Deliveries:
         alone = first and self._recorded[group] == 0 and self.outstanding == 0 and self.idle
         if self._recorded[group] == 0:
             self._order.remove(group)
-        return None if sequential and alone else self.again(position)
+        return None if self._sequential and alone else self.again(position)
 
     def again(self, position: int) -> asyncio.Future[None]:
         """The same once more, for a program that gave up what it has to get."""
         self._asked = True
         return self._turn_of(position, self.settle_turns)
 
-    def ended_away(self, at: int, *, sequential: bool) -> asyncio.Future[None] | None:
+    def ended_away(self, at: int) -> asyncio.Future[None] | None:
         """The same for a wait that ended at that time, while the program was away."""
         alone = self.outstanding == 0 and self.idle and not self.replaying
-        return None if sequential and alone else self.again(_AWAY + (at << GROUP_BITS))
+        return None if self._sequential and alone else self.again(_AWAY + (at << GROUP_BITS))
 
     def recorded(self, position: int, *, under_way: int) -> asyncio.Future[None] | None:
         """A result has just become durable; what to wait for until its turn has come.

@@ -13,7 +13,6 @@ from stepwell.engine.deliveries import Deliveries
 from stepwell.engine.keys import Keys, mismatch
 from stepwell.engine.notes import Notes
 from stepwell.engine.resuming import resume
-from stepwell.engine.surroundings import in_first_thread
 from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses, Unwinding
 from stepwell.engine.waits import Waits
@@ -238,8 +237,7 @@ class Execution:
                 raise mismatch(key, row.kind, opening.kind)
             self.waits.unseen -= 1
             if row.ended_at is not None:
-                sequential = in_first_thread.get()
-                turn = self.deliveries.ended_away(row.ended_at, sequential=sequential)
+                turn = self.deliveries.ended_away(row.ended_at)
                 if turn is not None:
                     await turn
                 self.waits.over(key)

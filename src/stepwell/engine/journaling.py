@@ -45,6 +45,9 @@ class Journaling:
                 f"{name!r} was called inside a step function; durable operations belong in the "
                 "workflow function, or in a child run."
             )
+        if self._execution.replaying:
+            own = in_first_thread.get() or asyncio.current_task() is self._execution.task
+            self._execution.deliveries.begins(own=own)
         # What ends like a repetition must not be taken for one.
         return self._execution.keys.next(f"{name}." if is_repeated(name) else name)
 
@@ -53,7 +56,7 @@ class Journaling:
             # The program gave this up before and will do so again; until then it waits.
             await asyncio.get_running_loop().create_future()
         deliveries = self._execution.deliveries
-        turn = deliveries.replayed(entry.position, sequential=in_first_thread.get())
+        turn = deliveries.replayed(entry.position)
         while turn is not None:
             try:
                 await turn
@@ -193,6 +196,8 @@ class Journaling:
 
     def _outcome(self, entry: JournalRow) -> Any:
         anchor.set(entry.key)
+        if self._execution.replaying:
+            self._execution.deliveries.goes_on()
         if entry.status == "failed":
             raise recorded_failure(entry)
         return value_of(entry)

@@ -54,6 +54,7 @@ async def execute(
     """Execute a run; how it ended, or None if its program has left memory before the end."""
     try:
         value = decode(execution.claimed.input)
+        execution.deliveries.goes_on()
         if is_async(program.function):
             result = await program.function(context, value)
         else:

@@ -29,7 +29,7 @@ class Turns:
         self._watched[each] = None
 
     def _turn(self) -> None:
-        self.quiet = _is_quiet(asyncio.get_running_loop())
+        self.quiet = ready_callbacks(asyncio.get_running_loop()) == 0
         watched, self._watched = self._watched, {}
         left = [each for each in watched if not each.turn()]
         if left and not self._watched:
@@ -37,7 +37,7 @@ class Turns:
         self._watched.update(dict.fromkeys(left))
 
 
-def _is_quiet(loop: asyncio.AbstractEventLoop) -> bool:
-    """Whether no callback is ready; where a loop does not tell, turns have to be counted."""
+def ready_callbacks(loop: asyncio.AbstractEventLoop) -> int | None:
+    """How many callbacks are ready to be called; None if the loop does not tell."""
     ready = getattr(loop, "_ready", None)
-    return ready is not None and not ready
+    return None if ready is None else len(ready)
