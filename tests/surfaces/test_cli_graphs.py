@@ -189,3 +189,23 @@ def test_the_same_file_can_be_run_again_and_after_it_was_changed(lite: Cli) -> N
     two = document(lite, "run", written(lite, ORDERS.replace("size(", "1 + size(")))
     assert one["run_id"] != two["run_id"]
     assert (step(one, "bulk")["status"], step(two, "bulk")["status"]) == ("skipped", "completed")
+
+
+def test_a_wait_that_nobody_ends_is_completed_or_timed_out_as_its_node_says(lite: Cli) -> None:
+    waits = """
+        name: waits
+        nodes:
+          - {id: patient, type: wait_event, config: {event: x, timeout: 0.01}}
+          - {id: strict, type: wait_event, config: {event: x, timeout: 0.01, on_timeout: fail}}
+          - {id: after, type: transform, config: {value: 1}}
+        edges:
+          - {source: patient, target: strict}
+          - {source: strict, target: after, on_failure: continue}
+    """
+    found = document(lite, "run", written(lite, waits))
+    assert statuses(found) == {
+        "patient": "completed", "strict": "timed_out", "after": "completed"
+    }  # fmt: skip
+    assert step(found, "patient")["output"] is None
+    assert step(found, "patient")["error"] is None
+    assert step(found, "strict")["error"]["type"] == "wait_timed_out"

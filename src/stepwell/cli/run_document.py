@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from typing import Any
 
+from stepwell.errors import WaitTimedOut
 from stepwell.graph.plan import Plan, PlanNode
 from stepwell.kernel.run import ErrorInfo, Run, Step
 from stepwell.kernel.states import ENDED, OPEN
@@ -35,7 +36,7 @@ def run_document(run: Run, plan: Plan, journal: list[Step]) -> dict[str, Any]:
 def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, Any]]:
     """All nodes as far as the run came, and those that it did not come to."""
     shown: dict[str, dict[str, Any]] = {}
-    nodes: dict[str, str] = {}
+    nodes: dict[str, PlanNode] = {}
     # Parts of nodes that have several: when the first began, and what is under way of them.
     began: dict[str, Any] = {}
     under_way: dict[str, Step] = {}
@@ -44,9 +45,9 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
         key, node, part = _place(step.key, plan)
         if node is None:
             continue
-        nodes[key] = node.id
+        nodes[key] = node
         if part is None:
-            shown[key] = _step(key, step)
+            shown[key] = _step(key, step, node)
         else:
             began.setdefault(key, step.started_at)
             if step.status in OPEN or step.status == "waiting":
@@ -55,7 +56,7 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
                 late.append(key)
     for key, step in under_way.items():
         if key not in shown:
-            shown[key] = _step(key, step) | {"output": None}
+            shown[key] = _step(key, step, nodes[key]) | {"output": None}
     for key in late:  # given up by its own timer, which is a reason of its own
         if key in shown and shown[key]["status"] == "skipped":
             error = ErrorInfo("step_timed_out", f"{key!r} took longer than its timeout.", key)
@@ -71,8 +72,8 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
     entered = _entered([key for key in began if key not in shown], plan)
     ended = run.status in ENDED
     skipped = {each["id"]: each["reason"] for each in shown.values() if each["reason"]}
-    listed = {nodes[key] for key in shown}
-    for node, around in _all_nodes(plan):
+    listed = {nodes[key].id for key in shown}
+    for node, around in plan.all_nodes():
         if node.id in listed:
             continue
         reason = next((skipped[each] for each in around if each in skipped), None)
@@ -101,11 +102,15 @@ def _entered(keys: list[str], plan: Plan) -> dict[str, str]:
     return found
 
 
-def _step(key: str, step: Step) -> dict[str, Any]:
+def _step(key: str, step: Step, node: PlanNode) -> dict[str, Any]:
     noted = step.kind == "node" and step.status == "skipped"
-    status = step.status
-    if status == "failed" and step.error is not None and step.error.type == "step_timed_out":
+    status, error = step.status, step.error
+    if status == "failed" and error is not None and error.type == "step_timed_out":
         status = "timed_out"
+    elif status == "timed_out" and node.written("on_timeout") == "fail":
+        error = ErrorInfo(WaitTimedOut.code, f"No event came for {key!r} in time.", key)
+    elif status == "timed_out":  # only its wait did: nobody came, and the node goes on with null
+        status = "completed"
     reason = step.output if noted else ("given_up" if status == "skipped" else None)
     return {
         "id": key,
@@ -113,7 +118,7 @@ def _step(key: str, step: Step) -> dict[str, Any]:
         "reason": reason,
         "attempts": 0 if noted else step.attempts,
         "output": None if noted else step.output,
-        "error": step.error,
+        "error": error,
         "started_at": step.started_at,
         "ended_at": step.completed_at,
     }
@@ -138,16 +143,3 @@ def _place(key: str, plan: Plan) -> tuple[str, PlanNode | None, str | None]:
         return own, node, rest
     found, inner_node, part = _place(rest, inside)
     return prefix + found, inner_node, part
-
-
-def _all_nodes(
-    plan: Plan, around: tuple[str, ...] = ()
-) -> Iterator[tuple[PlanNode, tuple[str, ...]]]:
-    """All nodes, each with the ids of those that it is inside of."""
-    for node in plan.nodes.values():
-        yield node, around
-        inside = (*around, node.id)
-        if node.body is not None:
-            yield from _all_nodes(node.body, inside)
-        for branch in (node.branches or {}).values():
-            yield from _all_nodes(branch, inside)

@@ -20,7 +20,6 @@ from stepwell.cli.targets import Targets, load_targets
 from stepwell.errors import FunctionUnknown, GateNotFound, InvalidInput
 from stepwell.graph.documents import Checked, valid
 from stepwell.graph.plan import Plan
-from stepwell.graph.refs import Composed, Constant
 from stepwell.sdk.function import functions_by_name
 
 if TYPE_CHECKING:
@@ -212,13 +211,5 @@ def _check_functions(plan: Plan, targets: Targets) -> None:
 
 def _written(plan: Plan, kind: str, field: str) -> list[str]:
     """What a field says in all nodes of a type, where it is no reference."""
-    found = []
-    for node in plan.nodes.values():
-        fields: Any = node.config.value if isinstance(node.config, Composed | Constant) else {}
-        value = fields.get(field) if node.type == kind else None
-        value = value.value if isinstance(value, Constant) else value
-        if isinstance(value, str):
-            found.append(value)
-        for inner in (*([node.body] if node.body else []), *(node.branches or {}).values()):
-            found += _written(inner, kind, field)
-    return found
+    found = [node.written(field) for node, _ in plan.all_nodes() if node.type == kind]
+    return [each for each in found if isinstance(each, str)]

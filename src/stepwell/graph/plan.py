@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Any
+
 import msgspec
 
 from stepwell.graph.conditions import Condition
 from stepwell.graph.definition import ForEach, OnFailure, OnSkip, RetryPolicy
-from stepwell.graph.refs import Template
+from stepwell.graph.refs import Composed, Constant, Ref, Template, Text
 
 
 class PlanEdge(msgspec.Struct, frozen=True):
@@ -46,6 +49,14 @@ class PlanNode(msgspec.Struct, frozen=True):
     # How many nodes lead to it.
     sources: int = 0
 
+    def written(self, field: str) -> Any:
+        """What a field of its config says; None if that is up to a reference."""
+        fields = self.config.value if isinstance(self.config, Composed | Constant) else None
+        found = fields.get(field) if isinstance(fields, dict) else None
+        if isinstance(found, Constant):
+            return found.value
+        return None if isinstance(found, Ref | Text | Composed) else found
+
 
 class Plan(msgspec.Struct, frozen=True):
     """One level: the whole definition, or a body of one of its nodes."""
@@ -58,3 +69,10 @@ class Plan(msgspec.Struct, frozen=True):
     output: Template | None = None
     # How many levels there are, this one included.
     depth: int = 1
+
+    def all_nodes(self, around: tuple[str, ...] = ()) -> Iterator[tuple[PlanNode, tuple[str, ...]]]:
+        """The nodes of all levels, each with the ids of those that it is inside of."""
+        for node in self.nodes.values():
+            yield node, around
+            for inner in (*([node.body] if node.body else []), *(node.branches or {}).values()):
+                yield from inner.all_nodes((*around, node.id))
