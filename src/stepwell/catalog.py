@@ -12,6 +12,7 @@ from types import ModuleType
 from typing import TYPE_CHECKING
 
 from stepwell.errors import StoreUrlInvalid
+from stepwell.graph.control import CONTROL
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.names import show
 from stepwell.kernel.urls import shown_url, split_url
@@ -73,8 +74,6 @@ def store_for(url: str, clock: Clock) -> Store:
     return store
 
 
-# Other names of the nodes that the language itself has.
-_CONTROL_ALIASES = {"control_condition": "condition", "control_loop": "loop"}
 NODE_GROUP = "stepwell.nodes"
 
 
@@ -88,7 +87,8 @@ def node_types() -> NodeTypes:
     names = [each.name for each in pkgutil.iter_modules(folder.__path__)]
     found = _types_in([import_module(f"stepwell.nodes.{name}") for name in names])
     contract = import_module("stepwell.node")
-    types: NodeTypes = contract.NodeTypes([*found, *plugged_in()], _CONTROL_ALIASES)
+    aliases = {alias: each.name for each in CONTROL.values() for alias in each.aliases}
+    types: NodeTypes = contract.NodeTypes([*found, *plugged_in()], aliases)
     return types
 
 

@@ -215,6 +215,23 @@ def test_what_follows_a_return_is_warned_of() -> None:
     assert found_in(nodes, [edge("a", "b")]) == []
 
 
+def test_fields_that_no_input_can_have_are_warned_of() -> None:
+    inputs = {"type": "object", "properties": {"n": {"type": "integer"}}}
+    nodes = [
+        node("a", config={"command": "{{input.n}} {{input.m ? 0}} {{typo}}"}, when="input.k > 1"),
+        node("b", "loop", config={"until": {"ref": "@input.j"}},
+             body={"nodes": [node("c", for_each="@input.i")]}),
+    ]  # fmt: skip
+    found = found_in(nodes, [edge("a", "b", condition="input.h == 1")], inputs=inputs)
+    assert found == [
+        *[("nodes[0]", "unknown_input")] * 3,
+        *[("nodes[1]", "unknown_input")] * 2,
+        ("nodes[1].body.nodes[0]", "unknown_input"),
+    ]
+    for open_to_others in ({"type": "object"}, {**inputs, "additionalProperties": True}):
+        assert found_in(nodes, [], inputs=open_to_others) == []
+
+
 @pytest.mark.parametrize("document", [None, [], "text", 3])
 def test_what_is_no_mapping_is_no_definition(document: Any) -> None:
     _, problems = checked(document)

@@ -133,3 +133,22 @@ def test_it_is_known_what_a_condition_looks_at(condition: Any, steps: set[str], 
     assert found is not None
     assert set(steps_of(found)) == steps
     assert looks_at_item(found) is item
+
+
+@pytest.mark.parametrize(
+    ("condition", "hint"),
+    [
+        ("input.n = 3", "compared with =="),
+        ("{{input.n}} > 3", "without braces"),
+        ("input.n > 3 and input.n < 5", "'and' is written &&"),
+        ("not input.ok", "'not' is written !"),
+        ("step.user.output == 1", "Did you mean 'steps'?"),
+        ("user.output == 1", "steps.user.output"),
+        ("steps.my-step.output.n == 1", 'steps["my-step"]'),
+        ("nobody.x == 'a = b and {{c}}'", "Known are"),
+    ],
+)
+def test_a_slip_is_answered_with_what_was_meant(condition: str, hint: str) -> None:
+    problems = Problems()
+    assert read_condition(condition, NAMES, "when", problems) is None
+    assert hint in problems.found[0].hint

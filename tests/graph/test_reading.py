@@ -90,3 +90,18 @@ def test_what_cannot_be_read_is_refused_with_its_line(
     message, at = refusal(text)
     assert said in message
     assert at == line
+
+
+@pytest.mark.parametrize(
+    "text", ["a:\n  value: @step.field\n", "a: {value: {{input.n}}}\n", "- @step\n", "a: [{{x}}]"]
+)
+def test_a_reference_without_its_quotes_is_told_to_need_them(text: str) -> None:
+    problems = Problems()
+    assert read(text, problems) is None
+    assert "needs quotes" in problems.found[0].hint
+
+
+def test_other_slips_are_told_nothing_of_references() -> None:
+    problems = Problems()
+    assert read("a: [1\nb: 2", problems) is None
+    assert problems.found[0].hint == ""

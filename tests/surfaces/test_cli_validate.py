@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import jsonschema_rs
 import pytest
 import yaml
 
@@ -147,3 +148,14 @@ def test_a_definition_of_our_own_stays_what_it_is(lite: Cli) -> None:
     done = lite.process("import", written(lite, GOOD))
     assert yaml.safe_load(done.stdout) == yaml.safe_load(GOOD)
     assert "own already" in done.stderr
+
+
+def test_nodes_of_the_language_are_listed_with_the_others(lite: Cli) -> None:
+    listed = {each["type"]: each for each in lite.ok("nodes", "list")["items"]}
+    assert {"condition", "loop", "parallel", "return", "shell", "approval"} <= listed.keys()
+    for name, found in listed.items():
+        schema = lite.ok("nodes", "schema", name)
+        assert schema == found["config"]
+        jsonschema_rs.validator_for(schema)
+    assert lite.ok("nodes", "schema", "control_loop") == listed["loop"]["config"]
+    assert listed["loop"]["group"] == "control"

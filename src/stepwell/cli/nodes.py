@@ -10,6 +10,7 @@ from stepwell.catalog import node_types
 from stepwell.cli.arguments import as_json
 from stepwell.cli.output import emit, table
 from stepwell.errors import InvalidInput
+from stepwell.graph.control import CONTROL, ControlType
 
 if TYPE_CHECKING:
     from stepwell.node import NodeType
@@ -34,7 +35,7 @@ def list_(as_json: bool) -> None:
     Example:
       stepwell nodes list --json
     """
-    found = sorted(node_types().by_name.values(), key=lambda each: each.name)
+    found = sorted(_all().values(), key=lambda each: each.name)
     if as_json:
         emit({"items": [_about(each) for each in found]})
         return
@@ -55,14 +56,18 @@ def schema(type: str, as_json: bool) -> None:
     Example:
       stepwell nodes schema http
     """
-    types = node_types()
-    found = types.by_name.get(types.aliases.get(type, type))
+    types = _all()
+    found = types.get(node_types().aliases.get(type, type))
     if found is None:
-        raise InvalidInput(f"There is no node type {type!r}; there are {', '.join(types.by_name)}.")
+        raise InvalidInput(f"There is no node type {type!r}; there are {', '.join(sorted(types))}.")
     emit(found.schema())
 
 
-def _about(found: NodeType) -> dict[str, Any]:
+def _all() -> dict[str, NodeType | ControlType]:
+    return {**CONTROL, **node_types().by_name}
+
+
+def _about(found: NodeType | ControlType) -> dict[str, Any]:
     return {
         "type": found.name,
         "title": found.title,

@@ -27,6 +27,7 @@ from stepwell.errors import (
     StepwellError,
 )
 from stepwell.graph.conditions import holds, looks_at_item
+from stepwell.graph.control import DEFAULT_ITERATIONS
 from stepwell.graph.plan import Plan, PlanNode
 from stepwell.graph.refs import resolve
 from stepwell.graph.scope import Scope
@@ -36,7 +37,6 @@ from stepwell.kernel.retry import Retry
 
 # Nodes are tried once, unless they or the policy of their definition say otherwise.
 ONCE = Retry(attempts=1)
-DEFAULT_ITERATIONS = 100
 # Turns of the loop until a result has passed through one level: an item, its list, a timeout,
 # its branch and the level itself are tasks that wait for each other, three turns each.
 TURNS = 16

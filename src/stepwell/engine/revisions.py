@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from stepwell.errors import InvalidDefinition, RevisionNotFound
-from stepwell.graph.check import all_nodes, check
-from stepwell.graph.compile import CONTROL
+from stepwell.graph.check import check
+from stepwell.graph.control import CONTROL
 from stepwell.graph.definition import Definition
 from stepwell.graph.inputs import Inputs
 from stepwell.graph.parse import parse
@@ -49,8 +49,8 @@ class Revision:
     @cached_property
     def unknown_types(self) -> list[str]:
         """The types of nodes in it that this process has not."""
-        known = CONTROL | self.kinds.keys()
-        return sorted({node.type for node in all_nodes(self.definition.graph)} - known)
+        known = CONTROL.keys() | self.kinds.keys()
+        return sorted({node.type for node in self.definition.graph.all_nodes()} - known)
 
     @cached_property
     def inputs(self) -> Inputs:

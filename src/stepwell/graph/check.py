@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 import jsonschema_rs
 
 from stepwell.errors import InvalidDuration
-from stepwell.graph.compile import CONTROL, Compiler, NodeKind
+from stepwell.graph.compile import Compiler, NodeKind
+from stepwell.graph.control import CONTROL, MAX_ITERATIONS, ControlType
 from stepwell.graph.definition import RESERVED, Definition, Graph, Node
+from stepwell.graph.doubts import doubt
 from stepwell.graph.inputs import validator
-from stepwell.graph.plan import Plan, PlanNode
+from stepwell.graph.plan import Plan
 from stepwell.graph.problems import Problems, below
 from stepwell.kernel.durations import seconds
-
-MAX_ITERATIONS = 100_000
-_LOOP = ("until", "while", "max_iterations", "delay")
 
 
 class CheckedKind(NodeKind, Protocol):
@@ -34,27 +33,15 @@ def check(
     definition: Definition, kinds: Mapping[str, CheckedKind], problems: Problems
 ) -> Plan | None:
     """Find everything that is wrong; a plan if nothing is that matters."""
-    nodes = list(all_nodes(definition.graph))
+    nodes = list(definition.graph.all_nodes())
     _check_ids(nodes, problems)
     _check_edges(definition.graph, {node.id for node in nodes}, problems)
     for node in nodes:
         _check_node(node, kinds, problems)
     _check_inputs(definition, problems)
     plan = Compiler(kinds, problems, (node.id for node in nodes)).definition(definition)
-    _warn_unreachable(plan, definition.graph, problems)
+    doubt(definition, plan, problems)
     return plan if problems.ok else None
-
-
-def all_nodes(graph: Graph) -> Iterator[Node]:
-    """The nodes of a graph, and those inside of them."""
-    for node in graph.nodes:
-        yield node
-        for inner in _inside(node):
-            yield from all_nodes(inner)
-
-
-def _inside(node: Node) -> list[Graph]:
-    return [*([node.body] if node.body else []), *(node.branches or {}).values()]
 
 
 def _check_ids(nodes: list[Node], problems: Problems) -> None:
@@ -106,7 +93,7 @@ def _check_edges(graph: Graph, all_ids: set[str], problems: Problems) -> None:
                 "Repeat things with a loop node.",
             )  # fmt: skip
     for node in graph.nodes:
-        for inner in _inside(node):
+        for inner in node.inside:
             _check_edges(inner, all_ids, problems)
 
 
@@ -122,18 +109,10 @@ def _check_node(node: Node, kinds: Mapping[str, CheckedKind], problems: Problems
     if node.type in kinds:
         kinds[node.type].check(node.config, config, problems)
         _check_timeout(node, kinds[node.type], problems)
-    elif node.type == "condition":
-        _only(node, config, ("expression",), problems)
-        if "expression" not in node.config:
-            problems.error(
-                below(config, "expression"), "missing_field", "A condition has an expression."
-            )
-    elif node.type == "return":
-        _only(node, config, ("value",), problems)
-    elif node.type == "parallel":
-        _only(node, config, (), problems)
-    elif node.type == "loop":
-        _check_loop(node, config, problems)
+    else:
+        _check_control(node, CONTROL[node.type], config, problems)
+        if node.type == "loop":
+            _check_loop(node, config, problems)
     for field, owner, present in (
         ("body", "loop", node.body is not None),
         ("branches", "parallel", node.branches is not None),
@@ -159,7 +138,6 @@ def _check_timeout(node: Node, kind: CheckedKind, problems: Problems) -> None:
 
 
 def _check_loop(node: Node, path: str, problems: Problems) -> None:
-    _only(node, path, _LOOP, problems)
     conditions = [key for key in ("until", "while") if key in node.config]
     if len(conditions) != 1:
         problems.error(
@@ -178,14 +156,17 @@ def _check_loop(node: Node, path: str, problems: Problems) -> None:
         problems.error(below(path, "delay"), "bad_duration", error.message)
 
 
-def _only(node: Node, path: str, fields: tuple[str, ...], problems: Problems) -> None:
-    known = f"It has {', '.join(fields)}." if fields else ""
+def _check_control(node: Node, kind: ControlType, path: str, problems: Problems) -> None:
+    known = f"It has {', '.join(kind.fields)}." if kind.fields else ""
     for key in node.config:
-        if key not in fields:
+        if key not in kind.fields:
             problems.error(
                 below(path, key), "unknown_field", f"A {node.type} has no {key!r}.",
-                problems.did_you_mean(key, fields) or known,
+                problems.did_you_mean(key, kind.fields) or known,
             )  # fmt: skip
+    for key in kind.required:
+        if key not in node.config:
+            problems.error(below(path, key), "missing_field", f"A {node.type} has an {key}.")
 
 
 def _check_inputs(definition: Definition, problems: Problems) -> None:
@@ -199,24 +180,3 @@ def _check_inputs(definition: Definition, problems: Problems) -> None:
         )
     except ValueError as error:
         problems.error("inputs", "bad_schema", f"inputs is not a JSON Schema: {error!s:.300}.")
-
-
-def _warn_unreachable(plan: Plan, graph: Graph, problems: Problems) -> None:
-    """Nodes to which every way leads over a return that is always taken."""
-    paths = {node.id: node.path for node in graph.nodes}
-    reached: dict[str, bool] = {}
-    for node_id in plan.order:
-        node = plan.nodes[node_id]
-        ways = [edge for edge in node.incoming if edge.drawn] or list(node.incoming)
-        reached[node_id] = not ways or any(
-            reached[edge.source] and not _ends(plan.nodes[edge.source]) for edge in ways
-        )
-        if not reached[node_id]:
-            problems.warning(
-                paths[node_id], "unreachable", f"{node_id!r} is never executed.",
-                "Everything that leads to it returns before.",
-            )  # fmt: skip
-
-
-def _ends(node: PlanNode) -> bool:
-    return node.type == "return" and node.when is None

@@ -19,8 +19,6 @@ from stepwell.graph.problems import Problems, below
 from stepwell.graph.refs import Composed, Constant, Names, Template, read_template, refs_in
 from stepwell.kernel.durations import seconds
 
-# Nodes that the interpreter itself executes.
-CONTROL = frozenset({"condition", "loop", "parallel", "return"})
 # Their fields that are conditions, not templates.
 _CONDITIONS = {"condition": ("expression",), "loop": ("until", "while")}
 

@@ -27,6 +27,11 @@ _STEPS = re.compile(
     r"(?P<rest>(?:\s*\.\s*[A-Za-z_]\w*(?!\s*\())*)"
 )
 _WORD = re.compile(rf"{_STRING}|(?<![\w.])([A-Za-z_]\w*)")
+# Slips of those who know other languages.
+_ASSIGNED = re.compile(r"(?<![=!<>])=(?!=)")
+_CEL_WORDS = {"and": "&&", "or": "||", "not": "!"}
+_OTHER_WORDS = re.compile(r"(?<![\w.])(?:and|or|not)(?!\w)", re.IGNORECASE)
+_DASHED = re.compile(r"(?<![\w.])(?:steps\s*\.\s*)?([A-Za-z_]\w*(?:-\w+)+)")
 _NEWLINE = re.compile(r"\s*\n[\s|]*")
 
 
@@ -189,7 +194,8 @@ def _read_expression(text: str, names: Names, path: str, problems: Problems) -> 
     try:
         expression = _compiled(text, variables)
     except RuntimeError as error:
-        problems.error(path, "bad_condition", _said(error), _hint(variables, error, problems))
+        hint = _hint(text, variables, names, error, problems)
+        problems.error(path, "bad_condition", _said(error), hint)
         return None
     if expression.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
         problems.error(
@@ -266,10 +272,25 @@ def _said(error: object) -> str:
     return re.sub(r"\s*\[[A-Z_]+\]$|\s*\(in container ''\)", "", text)
 
 
-def _hint(variables: tuple[str, ...], error: object, problems: Problems) -> str:
-    unknown = re.search(r"undeclared reference to '([^']+)'", str(error))
+def _hint(
+    text: str, variables: tuple[str, ...], names: Names, error: object, problems: Problems
+) -> str:
+    """What was probably meant."""
+    code = re.sub(_STRING, "''", text)
+    if "{{" in code:
+        return "A condition is no template: write input.n > 3, without braces."
+    if _ASSIGNED.search(code):
+        return "Things are compared with ==."
+    if (word := _OTHER_WORDS.search(code)) is not None:
+        return f"{word[0]!r} is written {_CEL_WORDS[word[0].lower()]}."
+    for step in _DASHED.findall(code):
+        if step in names.steps:
+            return f'An id with a dash is written in brackets: steps["{step}"].'
+    unknown = re.search(r"undeclared reference to '([^'.]+)", str(error))
     if unknown is None:
         return ""
     if unknown[1] in ITEM_ROOTS or unknown[1] == "previous":
         return f"{unknown[1]!r} exists only inside an iteration."
+    if unknown[1] in names.steps:
+        return f"What a step gave is found below steps: steps.{unknown[1]}.output."
     return problems.did_you_mean(unknown[1], variables) or f"Known are {', '.join(variables)}."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import msgspec
@@ -81,6 +82,11 @@ class Node(msgspec.Struct, frozen=True):
     title: str = ""
     path: str = ""
 
+    @property
+    def inside(self) -> list[Graph]:
+        """The levels right inside of it."""
+        return [*([self.body] if self.body else []), *(self.branches or {}).values()]
+
 
 class Graph(msgspec.Struct, frozen=True):
     """Nodes and edges on one level of nesting, and what they yield."""
@@ -89,6 +95,13 @@ class Graph(msgspec.Struct, frozen=True):
     edges: list[Edge]
     output: Any = msgspec.UNSET
     path: str = ""
+
+    def all_nodes(self) -> Iterator[Node]:
+        """The nodes of this level, and those inside of them."""
+        for node in self.nodes:
+            yield node
+            for inner in node.inside:
+                yield from inner.all_nodes()
 
 
 class Policy(msgspec.Struct, frozen=True):

@@ -63,14 +63,20 @@ def _with_defaults(value: Any, schema: Any) -> Any:
     return found
 
 
-def _unknown(value: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
-    """Fields that the schema does not know, unless it says something about those itself."""
+def closed_fields(schema: dict[str, Any]) -> list[str] | None:
+    """All fields that an input may have; None if it may have others that nobody has named."""
     properties = schema.get("properties")
     says = {"additionalProperties", "patternProperties", "unevaluatedProperties"} & schema.keys()
-    if not isinstance(value, dict) or not isinstance(properties, dict) or says:
+    return None if not isinstance(properties, dict) or says else list(map(str, properties))
+
+
+def _unknown(value: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
+    """Fields that the schema does not know, unless it says something about those itself."""
+    fields = closed_fields(schema)
+    if not isinstance(value, dict) or fields is None:
         return []
-    unknown = [name for name in value if name not in properties]
-    hints = [_hint(name, list(properties)) for name in unknown[:MOST_LISTED]]
+    unknown = [name for name in value if name not in fields]
+    hints = [_hint(name, fields) for name in unknown[:MOST_LISTED]]
     hints += [""] * (len(unknown) - len(hints))  # comparing takes its time
     return [
         {"path": name, "message": f"there is no such field{hint}"}

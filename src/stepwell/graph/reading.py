@@ -33,6 +33,9 @@ _TEXT_TAGS = (None, "!", "tag:yaml.org,2002:str")
 _END = (yaml.SequenceEndEvent, yaml.MappingEndEvent)
 _MERGE = "<<"
 
+# A reference at the beginning of a value, without the quotes that YAML wants around it.
+_BARE_REFERENCE = re.compile(r"[:,\[-]\s*(?:@\w|\{\{)")
+
 
 class Reading(msgspec.Struct):
     """What a text says, and on which line each part of it begins."""
@@ -60,8 +63,19 @@ def read(text: str, problems: Problems) -> Reading | None:
     except yaml.YAMLError as error:
         message, line = str(error).replace("\n", " "), None
     at = "" if line is None else f" at line {line}"
-    problems.error("", "unreadable", f"The document cannot be read{at}: {message}.", line=line)
+    problems.error(
+        "", "unreadable", f"The document cannot be read{at}: {message}.", _hint(text, line),
+        line=line,
+    )  # fmt: skip
     return None
+
+
+def _hint(text: str, line: int | None) -> str:
+    """What may be meant by a line that YAML reads otherwise, or not at all."""
+    found = text.splitlines()[line - 1 : line] if line else []
+    if found and _BARE_REFERENCE.search(found[0]):
+        return 'A text that begins with @ or {{ needs quotes: value: "@step.field".'
+    return ""
 
 
 def _read(text: str) -> Reading:
