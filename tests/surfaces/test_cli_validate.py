@@ -135,6 +135,7 @@ def test_an_import_can_be_written_to_a_file_or_as_json(lite: Cli) -> None:
     assert (found["ok"], found["dialect"], found["document"]) == (True, "step list", made)
     assert found["losses"][0] == {
         "path": "mood", "message": "'mood' has no counterpart and was left out.",
+        "severity": "warning",
     }  # fmt: skip
 
 
@@ -159,3 +160,24 @@ def test_nodes_of_the_language_are_listed_with_the_others(lite: Cli) -> None:
         jsonschema_rs.validator_for(schema)
     assert lite.ok("nodes", "schema", "control_loop") == listed["loop"]["config"]
     assert listed["loop"]["group"] == "control"
+
+
+def test_a_formula_without_what_it_builds_on_is_refused(lite: Cli) -> None:
+    formula = """
+        formula = "shiny"
+        extends = ["nowhere"]
+
+        [[steps]]
+        id = "a"
+        title = "A"
+        needs = ["nobody"]
+    """
+    path = written(lite, formula, "shiny.formula.toml")
+    found = document(lite, "validate", path, "--json", exit_code=10)
+    assert [(each["path"], each["severity"]) for each in found["problems"]] == [
+        ("extends", "error"), ("steps", "error")
+    ]  # fmt: skip
+    assert "no nowhere.formula.toml" in refused(lite.process("run", path))
+    done = lite.process("import", path)
+    assert done.exit_code == 10
+    assert "'a' needs 'nobody', which is not there." in done.stderr

@@ -150,3 +150,8 @@ def say_end(document: dict[str, Any]) -> None:
     if document["status"] == "completed":
         said = f": {brief(document['output'])}"
     click.echo(f"Run {document['run_id']} {document['status']}{said}", err=True)
+    if document["status"] in ("failed", "timed_out"):
+        retry = f"stepwell runs retry {document['run_id']}"
+        click.echo(
+            f"To go on where it stopped: {retry}, then stepwell resume the new run.", err=True
+        )

@@ -16,7 +16,7 @@ def list_lines(page: Page) -> list[str]:
     rows = [
         (
             run.id,
-            f"{run.definition} v{run.version}",
+            _definition(run),
             run.status,
             moment(run.created_at),
             took(run.started_at, run.completed_at),
@@ -28,13 +28,18 @@ def list_lines(page: Page) -> list[str]:
     return [*table(heads, rows), *more]
 
 
+def _definition(run: Run) -> str:
+    """What it is a run of; what was run from a file has no version."""
+    return f"{run.definition} v{run.version}" if run.version else f"{run.definition} (a file)"
+
+
 def show_lines(run: Run, steps: list[Step], explanation: Explanation) -> list[str]:
     """A run with everything that is known of it."""
     return [*_head(run, explanation), "", *(_journal(steps) if steps else ["No steps yet."])]
 
 
 def _head(run: Run, explanation: Explanation) -> Iterator[str]:
-    yield f"Run {run.id}: {run.definition} v{run.version}, {run.status}"
+    yield f"Run {run.id}: {_definition(run)}, {run.status}"
     facts = {
         "why": f"{explanation.message} ({explanation.code})",
         "created": moment(run.created_at),

@@ -83,8 +83,8 @@ def import_(file: str, output: str | None, as_json: bool) -> int:
         click.echo(f"{file}: {document.dialect}, {_losses(len(document.losses))}.", err=True)
     for loss in document.losses:
         click.echo(f"lost: {loss.path}: {loss.message}", err=True)
-    say_problems(document.problems)
-    return 0
+    say_problems([each for each in document.problems if each.code != "lost"])
+    return INPUT_ERROR if any(loss.severity == "error" for loss in document.losses) else 0
 
 
 def _losses(number: int) -> str:

@@ -80,11 +80,12 @@ def checked(
         plan = check(definition, types.by_name, problems)
     found = [_with_line(each, imported.lines) for each in problems.found]
     found += [
-        Problem(loss.path, "lost", loss.message, severity="warning") for loss in imported.losses
+        Problem(loss.path, "lost", loss.message, severity=loss.severity) for loss in imported.losses
     ]
+    ok = problems.ok and all(loss.severity == "warning" for loss in imported.losses)
     found.sort(key=lambda each: each.line or 0)
     return Checked(
-        imported.document, definition, plan if problems.ok else None, found, problems.ok,
+        imported.document, definition, plan if ok else None, found, ok,
         imported.dialect, imported.losses,
     )  # fmt: skip
 

@@ -78,6 +78,11 @@ class Scope:
                     return msgspec.json.decode(default)
                 if self._lenient:
                     return None
+                if root == "secrets":
+                    raise MissingPath(
+                        f"There is no secret {key!r}. Store it: `stepwell secrets set {key}`.",
+                        path=text,
+                    )
                 raise MissingPath(_missing(text, rest[:position], key, value), path=text)
         return value
 

@@ -8,6 +8,7 @@ from typing import Any
 import msgspec
 
 from stepwell.graph.definition import RESERVED, id_of, slug_of
+from stepwell.graph.problems import Severity
 
 # The text of a sibling document by its name, if there is one.
 Load = Callable[[str], str | None]
@@ -18,6 +19,8 @@ class Loss(msgspec.Struct, frozen=True):
 
     path: str
     message: str
+    # Whether what is left means something else, so that nobody should execute it.
+    severity: Severity = "warning"
 
 
 class Losses:
@@ -28,6 +31,10 @@ class Losses:
 
     def add(self, path: str, message: str) -> None:
         self.found.append(Loss(path, message))
+
+    def refuse(self, path: str, message: str) -> None:
+        """Report what cannot be done without."""
+        self.found.append(Loss(path, message, "error"))
 
     def unknown(self, data: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
         """Report the fields of a mapping that nothing is made of."""

@@ -89,12 +89,12 @@ class _Converter:
     def _sibling(self, name: str, path: str) -> dict[str, Any] | None:
         text = self._load(f"{name}.formula.toml")
         if text is None:
-            self._losses.add(path, f"There is no {name}.formula.toml beside this file.")
+            self._losses.refuse(path, f"There is no {name}.formula.toml beside this file.")
             return None
         try:
             return tomllib.loads(text)
         except tomllib.TOMLDecodeError as error:
-            self._losses.add(path, f"{name}.formula.toml cannot be read: {error}.")
+            self._losses.refuse(path, f"{name}.formula.toml cannot be read: {error}.")
             return None
 
     def _composed(self, data: dict[str, Any]) -> list[dict[str, Any]]:
@@ -184,7 +184,7 @@ class _Converter:
             level.edges += [{"source": a["id"], "target": b["id"]} for a, b in pairwise(nodes)]
             for need in [*(step.get("needs") or []), *(step.get("depends_on") or [])]:
                 if need not in last:
-                    self._losses.add(
+                    self._losses.refuse(
                         path, f"{step.get('id')!r} needs {need!r}, which is not there."
                     )
                     continue
