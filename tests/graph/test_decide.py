@@ -26,6 +26,7 @@ def plan_of(nodes: list[str], edges: list[PlanEdge], any_joins: frozenset[str]) 
                 tuple(dict.fromkeys(edge.target for edge in edges if edge.source == node)),
                 any_join=node in any_joins,
                 tolerated=any(e.source == node and e.on_failure == "continue" for e in edges),
+                sources=len({edge.source for edge in edges if edge.target == node}),
             )
             for node in nodes
         },
