@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.output import brief, took
-from stepwell.cli.run_document import node_steps, run_document
 from stepwell.errors import FunctionUnknown, RunEndedBadly
 from stepwell.graph.plan import Plan
 from stepwell.kernel.clock import moment
 from stepwell.kernel.run import Explanation, Run, Step
+from stepwell.operations.run_document import node_steps, run_document
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
