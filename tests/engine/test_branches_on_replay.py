@@ -61,7 +61,41 @@ async def beside(ctx: Any, note: Callable[..., None]) -> None:
     await task
 
 
-@pytest.mark.parametrize("program", [lanes, locked, queued, beside])
+async def patched(ctx: Any, note: Callable[..., None]) -> None:
+    async def branch(number: int) -> None:
+        note(number, await ctx.patched("change"))
+        note(number, await ctx.step("ask", echo, number))
+
+    await asyncio.gather(*(branch(number) for number in range(3)))
+
+
+async def patched_beside(ctx: Any, note: Callable[..., None]) -> None:
+    async def background() -> None:
+        note("background", await ctx.step("ask", echo, "background"))
+
+    await ctx.step("first", echo, 0)
+    task = asyncio.create_task(background())
+    await ctx.patched("change")
+    note("program", await ctx.step("ask", echo, "program"))
+    await task
+
+
+async def deep(ctx: Any, note: Callable[..., None]) -> None:
+    async def down(levels: int) -> None:
+        if levels:
+            await asyncio.gather(down(levels - 1))
+        else:
+            note("bottom", await ctx.step("ask", echo, "bottom"))
+
+    await ctx.step("first", echo, 0)
+    task = asyncio.create_task(down(8))
+    await ctx.emit("quick")
+    for number in range(3):
+        note("top", await ctx.step("ask", echo, number))
+    await task
+
+
+@pytest.mark.parametrize("program", [lanes, locked, queued, beside, patched, patched_beside, deep])
 async def test_branches_see_again_what_they_saw(world: World, program: Any) -> None:
     traces: list[list[Any]] = []
 

@@ -25,7 +25,7 @@ from stepwell.errors import (
     StepwellError,
     StoreUnavailable,
 )
-from stepwell.kernel.changes import Change, OpenWait, RecordStep, StartRun, WaitRow
+from stepwell.kernel.changes import Change, JournalRow, OpenWait, RecordStep, StartRun, WaitRow
 from stepwell.kernel.clock import moment, sleep
 from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, seconds
@@ -50,6 +50,8 @@ class Context(Awaiting):
         self._retry = retry
         self._max_result_bytes = max_result_bytes
         self._key_base = execution.claimed.key_base or execution.run_id
+        # Changes that ctx.patched() is being asked about for the first time.
+        self._deciding: dict[str, asyncio.Future[None]] = {}
 
     # -- facts ---------------------------------------------------------------------------
 
@@ -283,24 +285,39 @@ class Context(Awaiting):
         execution.writer.check_loop()
         if current_step.get() is not None:
             raise ContextMisuse("ctx.patched() cannot be used inside a step function.")
+        deciding = self._deciding.get(change_id)
+        if deciding is not None:  # a branch beside this one asks: they hear of it together
+            await asyncio.wait([deciding])
         known = execution.patches.get(change_id)
         if known is not None:
-            await execution.decided()
             return known
         key = f"patch:{change_id}"
         entry = execution.entry(key, "patch")
-        if entry is not None:
-            execution.patches[change_id] = True
-            execution.keys.next(key)
-            await self._replay(entry)
-            return True
-        if execution.replaying:
+        if entry is None and execution.replaying:
             execution.patches[change_id] = False
             return False
         execution.patches[change_id] = True
-        _, seq = execution.keys.next(key)
-        execution.enter()
+        deciding = self._deciding[change_id] = asyncio.get_running_loop().create_future()
         try:
+            await self._decide(key, entry)
+        finally:
+            del self._deciding[change_id]
+            deciding.set_result(None)
+        return True
+
+    async def _decide(self, key: str, entry: JournalRow | None) -> None:
+        """Hear of the new way, or make it durable that it is taken."""
+        execution = self._execution
+        execution.deliveries.begins(execution.task)
+        _, seq = execution.keys.next(key)
+        if entry is not None:
+            # It may have been given up by whoever asked first: that is not in the journal.
+            turn = execution.deliveries.replayed(entry.position)
+            if turn is not None:
+                await turn
+            self._outcome(entry)
+            return
+        with self._at_work():
             now = execution.clock.now()
             record = RecordStep(
                 execution.held, key, seq, "patch", "completed", 1, "true", None, now, now
@@ -308,9 +325,6 @@ class Context(Awaiting):
             execution.notes.decide(record)
             await execution.record()
             await self._settled(entry_of(record))
-        finally:
-            execution.leave()
-        return True
 
 
 class ChildHandle:

@@ -13,7 +13,9 @@ import asyncio
 import heapq
 from collections import deque
 from collections.abc import Iterable
+from typing import Any
 
+from stepwell.engine.surroundings import in_first_thread
 from stepwell.engine.turns import Turns, ready_callbacks
 from stepwell.kernel.changes import GROUP_BITS
 
@@ -50,10 +52,13 @@ class Deliveries:
         self.settle_turns = SETTLE_TURNS
         # Whether the program is in threads: those take their time, whatever the loop does.
         self.threaded = False
-        self._branched = False
-        # How many callbacks were ready when the program's own task last went on.
-        self._ready_then: int | None = None
-        # Whether nothing can be beside what is asked for next.
+        # Other tasks of the program that have begun operations, until it was at rest without them.
+        self._branches: set[asyncio.Task[Any]] = set()
+        # What was ready to be called when the program's own task last went on: how many, and what
+        # came next.
+        self._ready = ready_callbacks()
+        self._went_on: tuple[int, Any] | None = None
+        # Whether nothing can be beside the operation that was begun last.
         self._sequential = False
         # Operations the program has under way.
         self.outstanding = 0
@@ -70,24 +75,30 @@ class Deliveries:
 
     def goes_on(self) -> None:
         """The program's own task goes on, from its beginning or with what it was answered."""
-        if not self._branched:
-            self._ready_then = ready_callbacks(asyncio.get_running_loop())
+        ready = self._ready
+        if ready is not None and not self._branches:
+            self._went_on = len(ready), ready[0] if ready else None
 
-    def begins(self, *, own: bool) -> None:
-        """An operation is begun by the program's own task or thread, or else by a branch.
+    def begins(self, own: asyncio.Task[None] | None) -> None:
+        """The current task begins an operation; `own` is that of the program itself.
 
-        A program that has only ever asked from its own task, and has scheduled nothing since it
-        last went on, has no branch that could begin beside what it asks for now.
+        A program that has no branches, and has scheduled nothing since it last went on, has
+        nothing that could begin beside what it asks for now.
         """
         if self.threaded:
-            self._sequential = own
+            self._sequential = in_first_thread.get()
             return
-        then, self._ready_then = self._ready_then, None
-        self._branched = self._branched or not own
+        task = asyncio.current_task()
+        if task is not own and task is not None:
+            self._branches.add(task)
+        then, self._went_on = self._went_on, None
+        ready = self._ready
         self._sequential = (
-            not self._branched
+            ready is not None
             and then is not None
-            and then == ready_callbacks(asyncio.get_running_loop())
+            and not self._branches
+            and len(ready) == then[0]
+            and (not ready or ready[0] is then[1])
         )
 
     def replayed(self, position: int) -> asyncio.Future[None] | None:
@@ -96,7 +107,7 @@ class Deliveries:
         Also if it is the next one: branches beside the one that asks may not have begun yet.
         """
         group = position >> GROUP_BITS
-        first = self._order[0] == group
+        first = bool(self._order) and self._order[0] == group
         self._recorded[group] -= 1
         alone = first and self._recorded[group] == 0 and self.outstanding == 0 and self.idle
         if self._recorded[group] == 0:
@@ -106,7 +117,7 @@ class Deliveries:
     def again(self, position: int) -> asyncio.Future[None]:
         """The same once more, for a program that gave up what it has to get."""
         self._asked = True
-        return self._turn_of(position, self.settle_turns)
+        return self._turn_of(position)
 
     def ended_away(self, at: int) -> asyncio.Future[None] | None:
         """The same for a wait that ended at that time, while the program was away."""
@@ -118,17 +129,15 @@ class Deliveries:
 
         `under_way` is how many of the operations under way are this very one: 1 or 0.
         """
-        if self.outstanding > under_way or not self.idle or self.replaying:
-            return self._turn_of(position, self.settle_turns if self.replaying else 1)
-        return None
+        alone = self.outstanding <= under_way and self.idle and not self.replaying
+        return None if self._sequential and alone else self.again(position)
 
-    def _turn_of(self, position: int, turns: int) -> asyncio.Future[None]:
+    def _turn_of(self, position: int) -> asyncio.Future[None]:
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._count += 1
         heapq.heappush(self._queue, (position, self._count, turn))
         if not self._turning:
             self._turning = True
-            self._left = turns
             self._go_on()
         self.outstanding += 1
         turn.add_done_callback(self._served)
@@ -170,7 +179,11 @@ class Deliveries:
             self._go_on()
 
     def _deliver(self) -> bool:
-        """Hand over the results of the first commit; False if there is none."""
+        """Hand over the results of the first commit; False if there is none.
+
+        The program is at rest now: no branch that has ended has anything left to do.
+        """
+        self._branches = {task for task in self._branches if not task.done()}
         if not self._queue:
             self._turning = False
             return False

@@ -12,7 +12,7 @@ from stepwell.engine.execution import Execution
 from stepwell.engine.failures import recorded_failure
 from stepwell.engine.starting import Starter
 from stepwell.engine.stepcall import entry_of
-from stepwell.engine.surroundings import anchor, current_step, in_first_thread
+from stepwell.engine.surroundings import anchor, current_step
 from stepwell.errors import ContextMisuse
 from stepwell.kernel.changes import Change, ClaimedRun, JournalRow, OpenWait, RecordStep, WaitRow
 from stepwell.kernel.codec import MAX_RESULT_BYTES, decode, encode
@@ -45,9 +45,7 @@ class Journaling:
                 f"{name!r} was called inside a step function; durable operations belong in the "
                 "workflow function, or in a child run."
             )
-        if self._execution.replaying:
-            own = in_first_thread.get() or asyncio.current_task() is self._execution.task
-            self._execution.deliveries.begins(own=own)
+        self._execution.deliveries.begins(self._execution.task)
         # What ends like a repetition must not be taken for one.
         return self._execution.keys.next(f"{name}." if is_repeated(name) else name)
 
@@ -196,8 +194,7 @@ class Journaling:
 
     def _outcome(self, entry: JournalRow) -> Any:
         anchor.set(entry.key)
-        if self._execution.replaying:
-            self._execution.deliveries.goes_on()
+        self._execution.deliveries.goes_on()
         if entry.status == "failed":
             raise recorded_failure(entry)
         return value_of(entry)

@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from collections import deque
+from typing import Any, Protocol
 
 
 class Watched(Protocol):
@@ -29,7 +30,8 @@ class Turns:
         self._watched[each] = None
 
     def _turn(self) -> None:
-        self.quiet = ready_callbacks(asyncio.get_running_loop()) == 0
+        ready = ready_callbacks()
+        self.quiet = ready is not None and not ready
         watched, self._watched = self._watched, {}
         left = [each for each in watched if not each.turn()]
         if left and not self._watched:
@@ -37,7 +39,10 @@ class Turns:
         self._watched.update(dict.fromkeys(left))
 
 
-def ready_callbacks(loop: asyncio.AbstractEventLoop) -> int | None:
-    """How many callbacks are ready to be called; None if the loop does not tell."""
-    ready = getattr(loop, "_ready", None)
-    return None if ready is None else len(ready)
+def ready_callbacks() -> deque[Any] | None:
+    """What the loop calls next; None if it does not tell.
+
+    If neither how many there are nor the first of them has changed, then whoever looks has in the
+    meantime neither let anybody else run nor scheduled anything.
+    """
+    return getattr(asyncio.get_running_loop(), "_ready", None)

@@ -243,7 +243,8 @@ class _Simulation:
                 continue
             for step in journal:
                 executed = {(run_id, step.key), (run.forked_from or run_id, step.key)}
-                if step.kind == "step" and executed.isdisjoint(self.executions):
+                settled = step.kind == "step" and step.status != "skipped"
+                if settled and executed.isdisjoint(self.executions):
                     self.problems.append(f"{key}: {step.key} was recorded but never executed")
                 if step.status in ("running", "retrying", "waiting"):
                     self.problems.append(f"{key}: {step.key} was left {step.status}")

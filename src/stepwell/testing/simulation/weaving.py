@@ -73,7 +73,10 @@ class _Weaver:
         """A part of the program, drawn to its last leaf before any of it is executed."""
         self._count += 1
         if depth == 0 or self._rng.random() < 0.25:
-            kinds = [self._step, self._step, self._sleep, self._wait, self._child]
+            kinds = [
+                self._step, self._step, self._sleep, self._wait, self._child, self._patched,
+                self._begun,
+            ]  # fmt: skip
             leaf, name, share = self._rng.choice(kinds), self._rng.choice("xy"), self._rng.random()
             return partial(leaf, self._count, name, share)
         shapes = [
@@ -106,6 +109,20 @@ class _Weaver:
         except RunFailed as error:
             got = error.error.type
         self._note("child", number, got)
+
+    async def _patched(self, number: int, name: str, _: float) -> None:
+        self._note("patched", number, await self._ctx.patched(f"change-{name}"))
+        await self._step(number, name, 0)
+
+    async def _begun(self, number: int, name: str, _: float) -> None:
+        """One operation is under way when another is begun in a branch of its own."""
+        task = asyncio.create_task(self._nested(number, name))
+        await self._ctx.emit(f"word-{name}", number)
+        await self._step(number, name, 0)
+        await task
+
+    async def _nested(self, number: int, name: str) -> None:
+        await asyncio.gather(asyncio.gather(self._step(-number, name, 0)))
 
     # -- shapes --------------------------------------------------------------------------
 
