@@ -5,6 +5,7 @@ What not every process needs is loaded by name, when it is first used.
 
 from __future__ import annotations
 
+import logging
 import pkgutil
 from functools import cache
 from importlib import import_module
@@ -20,6 +21,8 @@ from stepwell.store import Store
 
 if TYPE_CHECKING:
     from stepwell.node import NodeType, NodeTypes
+
+log = logging.getLogger("stepwell.catalog")
 
 _SCHEMES = ("sqlite", "postgresql", "postgres")
 _EXAMPLES = "Use sqlite:///file.db or postgresql://user@host/database."
@@ -88,16 +91,20 @@ def node_types() -> NodeTypes:
     found = _types_in([import_module(f"stepwell.nodes.{name}") for name in names])
     contract = import_module("stepwell.node")
     aliases = {alias: each.name for each in CONTROL.values() for alias in each.aliases}
-    types: NodeTypes = contract.NodeTypes([*found, *plugged_in()], aliases)
+    types: NodeTypes = contract.NodeTypes(found, aliases, plugged_in())
     return types
 
 
 @cache
 def plugged_in() -> list[NodeType]:
     """The node types that other packages bring, which not every worker has."""
-    metadata = import_module("importlib.metadata")
-    entries = metadata.entry_points(group=NODE_GROUP)
-    return _types_in([entry.load() for entry in entries]) if entries else []
+    modules = []
+    for entry in import_module("importlib.metadata").entry_points(group=NODE_GROUP):
+        try:
+            modules.append(entry.load())
+        except Exception:  # others have their work to do all the same
+            log.exception("The node types of %s cannot be loaded.", entry.value)
+    return _types_in(modules) if modules else []
 
 
 def _types_in(modules: list[ModuleType]) -> list[NodeType]:

@@ -268,8 +268,13 @@ class NodeType:
 class NodeTypes:
     """All types that a process knows."""
 
-    def __init__(self, types: Iterable[NodeType], aliases: Mapping[str, str]) -> None:
-        self.by_name = {each.name: each for each in types}
+    def __init__(
+        self, types: Iterable[NodeType], aliases: Mapping[str, str],
+        plugged_in: Iterable[NodeType] = (),
+    ) -> None:  # fmt: skip
+        # Those that other packages bring, which not every process has.
+        self.plugged_in = {each.name for each in plugged_in}
+        self.by_name = {each.name: each for each in (*types, *plugged_in)}
         # Names that types have elsewhere, and what they are called here.
         self.aliases = dict(aliases) | {
             alias: each.name for each in self.by_name.values() for alias in each.aliases

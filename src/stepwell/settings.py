@@ -16,7 +16,9 @@ _PASSED_ON = frozenset({
     "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE",
     "TERM", "TMPDIR", "TZ", "USER",
 })  # fmt: skip
-DEFAULT_STORE = "sqlite:///.stepwell/stepwell.db"
+# The engine's own folder, below where it is used.
+STATE_FOLDER = ".stepwell"
+DEFAULT_STORE = f"sqlite:///{STATE_FOLDER}/stepwell.db"
 
 
 @dataclass(frozen=True, slots=True)

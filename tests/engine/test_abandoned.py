@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from typing import Any
 
 import pytest
@@ -29,6 +30,26 @@ async def started(sw: Stepwell, document: dict[str, Any]) -> tuple[Any, str]:
     await sw.definitions.publish(CHILD, enabled=True)
     run = await sw.start_document(document)
     return run, await child_of(sw, run.id)
+
+
+async def test_the_second_child_of_a_node_ends_with_its_time_too(
+    world: World, clock: FakeClock
+) -> None:
+    tried = {**RUN_CHILD, "timeout": "2m", "retry": {"attempts": 2, "base": "1s", "jitter": 0}}
+    async with world() as sw, sw.worker():
+        run, first = await started(sw, definition(tried))
+        await sw.cancel(first)
+        async with flowing(clock, "0.1s"):
+            while len((await sw.list_runs(definition="child")).items) < 2:
+                await asyncio.sleep(0.001)
+        (second,) = (
+            each.id for each in (await sw.list_runs(definition="child")).items if each.id != first
+        )
+        await until(sw, second, "waiting")
+        async with flowing(clock):
+            with pytest.raises(RunFailed, match="took longer than 120 s"):
+                await run.result()
+            await until(sw, second, "cancelled")
 
 
 @pytest.mark.parametrize("around", ["node", "parallel", "loop"])

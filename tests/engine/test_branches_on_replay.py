@@ -5,12 +5,15 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, as_completed
+from concurrent.futures import ThreadPoolExecutor
 from typing import Any
 
 import pytest
 
 from stepwell import workflow
+from stepwell.engine.deliveries import Deliveries
+from stepwell.engine.turns import Turns
+from stepwell.kernel.changes import GROUP_BITS
 from tests.conftest import World
 from tests.engine.support import echo, eventually, flowing, until
 
@@ -189,40 +192,44 @@ async def test_of_two_waits_that_ended_meanwhile_one_comes_first_for_good(world:
     assert len(paid) == 1
 
 
-async def test_threads_of_a_plain_workflow_are_answered_in_the_order_of_the_journal(
-    world: World,
-) -> None:
-    orders: list[list[str]] = []
-    doors = {name: asyncio.Event() for name in ("a", "b", "c")}
-
-    async def through(name: str) -> str:
-        await doors[name].wait()
-        return name
+async def test_threads_of_a_plain_workflow_get_their_own_results_again(world: World) -> None:
+    executions: list[list[str]] = []
 
     @workflow
     def threads(ctx: Any, input: Any) -> Any:
         with ThreadPoolExecutor(3) as pool:
-            asked = [pool.submit(ctx.step, name, through, name) for name in doors]
-            orders.append([each.result() for each in as_completed(asked)])
+            asked = [pool.submit(ctx.step, name, echo, name) for name in "abc"]
+            executions.append([each.result() for each in asked])
         ctx.wait_for_event("go")
-        return orders[-1]
+        return executions[-1]
 
     async with world([threads]) as sw:
+        run = await sw.start("threads")
         async with sw.worker():
-            run = await sw.start("threads")
-            for name in ("c", "a", "b"):
-                doors[name].set()
-                while not any(
-                    step.key == name and step.status == "completed"
-                    for step in await sw.steps(run.id)
-                ):
-                    await asyncio.sleep(0.001)
             await until(sw, run.id, "waiting")
         async with sw.worker():
             await sw.signal(run.id, "go")
-            assert await run.result() == ["c", "a", "b"]
-    assert all(order == ["c", "a", "b"] for order in orders)
-    assert len(orders) >= 2
+            assert await run.result() == ["a", "b", "c"]
+    assert len(executions) >= 2
+
+
+async def test_threads_are_answered_in_the_order_of_the_journal() -> None:
+    first, second, third = (number << GROUP_BITS for number in (1, 2, 3))
+    deliveries = Deliveries(Turns(), [first, second, third])
+    deliveries.threaded = True
+    answered: list[int] = []
+
+    async def ask(position: int) -> None:
+        deliveries.begins(None)
+        turn = deliveries.replayed(position)
+        assert turn is not None
+        await turn
+        answered.append(position)
+        if position == first:  # a thread that comes to its operation late
+            await ask(second)
+
+    await asyncio.gather(ask(third), ask(first))
+    assert answered == [first, second, third]
 
 
 async def test_tasks_left_behind_by_a_program_that_leaves_memory_are_no_error(

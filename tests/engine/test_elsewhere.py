@@ -94,6 +94,18 @@ async def test_it_goes_there_also_while_other_parts_of_it_wait(
             assert await two.result(run.id) == {"answer": 42, "there": "a"}
 
 
+async def test_what_else_it_waits_for_is_open_while_it_waits_for_a_worker(
+    world: World, clock: FakeClock
+) -> None:
+    nodes = [node("news", "wait_event", event="news"), calling("there")]
+    async with world() as one, one.worker():
+        run = await one.start_document({"name": "made", "nodes": nodes})
+        await is_alone(one, run.id)
+        await one.emit("news", "heard")  # an event of the workspace ends only waits that are open
+        async with world(functions=[there]) as two, two.worker(), flowing(clock):
+            assert await run.result() == {"news": "heard", "there": "a"}
+
+
 async def test_two_workers_that_have_one_function_each_share_a_run(
     world: World, clock: FakeClock
 ) -> None:

@@ -212,7 +212,22 @@ def test_what_follows_a_return_is_warned_of() -> None:
     found = found_in(nodes, [edge("a", "b"), edge("b", "c")])
     assert found == [("nodes[1]", "unreachable"), ("nodes[2]", "unreachable")]
     nodes[0]["when"] = "input.x == 1"
-    assert found_in(nodes, [edge("a", "b")]) == []
+    assert found_in(nodes, [edge("a", "b")]) == [("nodes[1]", "unreachable")]
+    assert found_in(nodes, [edge("a", "b", on_skip="continue")]) == []
+
+
+def test_a_step_that_is_misspelled_in_braces_is_warned_of() -> None:
+    nodes = [
+        node("check"),
+        node("b", config={"command": "{{chekc.stdout}} {{tag}} {{input.chek}}"}),
+    ]
+    assert found_in(nodes) == [("nodes[1]", "unknown_step")]
+
+
+def test_inputs_that_are_fields_and_no_schema_are_refused() -> None:
+    inputs = {"suite": {"type": "string", "default": "all"}}
+    assert found_in([node("a")], inputs=inputs) == [("inputs", "bad_schema")]
+    assert found_in([node("a")], inputs={"properties": inputs}) == []
 
 
 def test_fields_that_no_input_can_have_are_warned_of() -> None:

@@ -144,6 +144,7 @@ def test_it_is_known_what_a_condition_looks_at(condition: Any, steps: set[str], 
         ("not input.ok", "'not' is written !"),
         ("step.user.output == 1", "Did you mean 'steps'?"),
         ("user.output == 1", "steps.user.output"),
+        ("@user.n == 1", "no @"),
         ("steps.my-step.output.n == 1", 'steps["my-step"]'),
         ("nobody.x == 'a = b and {{c}}'", "Known are"),
     ],
@@ -152,3 +153,11 @@ def test_a_slip_is_answered_with_what_was_meant(condition: str, hint: str) -> No
     problems = Problems()
     assert read_condition(condition, NAMES, "when", problems) is None
     assert hint in problems.found[0].hint
+
+
+def test_what_no_step_has_is_warned_of() -> None:
+    problems = Problems()
+    assert read_condition("steps.user.n == 1", NAMES, "when", problems) is not None
+    assert [each.severity for each in problems.found] == ["warning"]
+    assert problems.found[0].hint == "Write steps.user.output.n."
+    assert ask("steps.user.size() > 0")

@@ -10,7 +10,7 @@ import pytest
 from stepwell.kernel.clock import to_micros
 from stepwell.kernel.explaining import RunFacts, WaitFact, explain
 from stepwell.kernel.limits import definition_limit, key_limit
-from stepwell.kernel.programs import GRAPH_PROGRAM, function_program, node_type_program
+from stepwell.kernel.programs import GRAPH_PROGRAM, graph_program, graph_programs
 from stepwell.kernel.run import ErrorInfo, WorkerInfo
 
 AT = datetime(2026, 7, 1, 12, tzinfo=UTC)
@@ -146,24 +146,31 @@ def test_a_due_run_that_nobody_can_take_says_what_is_missing(
     ("program", "code", "message", "details"),
     [
         (
-            function_program("score"), "unknown_function",
+            graph_program(function="score"), "unknown_function",
             "No living worker has the Python function 'score'; they have load, send.",
             {"function": "score", "functions": ["load", "send"]},
         ),
         (
-            node_type_program("acme_mail"), "unknown_node_type",
+            graph_program(["acme_mail"]), "unknown_node_type",
             "No living worker has the node type 'acme_mail'; they have none.",
             {"node_type": "acme_mail", "node_types": []},
+        ),
+        (
+            graph_program(["acme_mail"], "send"), "unknown_node_type",
+            "No living worker has the node type 'acme_mail' and the Python function 'send'; "
+            "they have load, send.",
+            {"node_type": "acme_mail", "node_types": [], "function": "send",
+             "functions": ["load", "send"]},
         ),
     ],
 )  # fmt: skip
 def test_a_graph_that_nobody_can_go_on_with_says_what_it_needs(
     program: str, code: str, message: str, details: dict[str, Any]
 ) -> None:
-    programs = [GRAPH_PROGRAM, function_program("send"), function_program("load")]
+    programs = [GRAPH_PROGRAM, *graph_programs([], ["send", "load"])]
     workers = [
         _worker("w1", *programs),
-        _worker("w2", function_program("score"), node_type_program("acme_mail"), alive=False),
+        _worker("w2", *graph_programs(["acme_mail"], ["score"]), alive=False),
     ]
     found = explain(_facts("running", due_at=NOW, program=program, workers=workers))
     assert (found.code, found.message, found.details) == (code, message, details)

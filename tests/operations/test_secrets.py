@@ -157,11 +157,12 @@ async def test_a_missing_secret_fails_the_step_and_names_it(world: World) -> Non
 
 
 async def test_a_file_store_makes_itself_a_key_for_its_owner_alone(tmp_path: Path) -> None:
-    url = f"sqlite:///{tmp_path}/stepwell.db"
+    url = f"sqlite:///{tmp_path}/.stepwell/stepwell.db"
     async with Stepwell(url, settings=Settings()) as sw:
         await sw.secrets.set("key", "the value")
-    path = tmp_path / "secret.key"
+    path = tmp_path / ".stepwell" / "secret.key"
     assert path.stat().st_mode & 0o777 == 0o600
+    assert path.with_name(".gitignore").read_text() == "*\n"  # with the store, it gives all away
     async with Stepwell(url, settings=Settings()) as sw, sw.worker():
         run = await sw.start_document(READ)
         assert await run.result(30) == {"size": "•••"}

@@ -181,3 +181,18 @@ def test_a_formula_without_what_it_builds_on_is_refused(lite: Cli) -> None:
     done = lite.process("import", path)
     assert done.exit_code == 10
     assert "'a' needs 'nobody', which is not there." in done.stderr
+
+
+def test_a_condition_that_would_be_lost_on_the_way_is_refused(lite: Cli) -> None:
+    steps = {
+        "name": "guarded",
+        "steps": [
+            {"name": "build", "type": "bash", "command": "echo built >> log"},
+            {"name": "ship", "type": "bash", "command": "echo shipped >> log", "if": "never"},
+        ],
+    }
+    path = written(lite, json.dumps(steps), "guarded.json")
+    said = refused(lite.process("run", path))
+    assert "'if' says when this happens" in said
+    assert not (lite.folder / "log").exists()
+    assert lite.process("import", path).exit_code == 10

@@ -41,7 +41,7 @@ from stepwell.kernel.names import (
     check_text,
     no_such_run,
 )
-from stepwell.kernel.programs import GRAPH_PROGRAM, function_program, node_type_program
+from stepwell.kernel.programs import graph_programs
 from stepwell.kernel.run import Run
 from stepwell.kernel.tasks import advance_name, report_of
 from stepwell.sdk.function import functions_by_name
@@ -327,9 +327,8 @@ class Stepwell(Operations, Reading):
     def _programs(self) -> dict[str, Program]:
         """What a worker of this process can execute, by the names of the programs."""
         found: dict[str, Program] = {each.program: each for each in self._workflows.values()}
-        needs = [*map(function_program, self._functions)]
-        needs += [node_type_program(each.name) for each in plugged_in()]
-        return found | dict.fromkeys([GRAPH_PROGRAM, *needs], self._graphs())
+        types = [name for each in plugged_in() for name in (each.name, *each.aliases)]
+        return found | dict.fromkeys(graph_programs(types, self._functions), self._graphs())
 
     def _graphs(self) -> GraphProgram:
         """What executes runs of graphs."""

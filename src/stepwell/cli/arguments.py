@@ -48,7 +48,8 @@ def read_json(text: str, what: str) -> Any:
         return decode(text)
     except (ValueError, RecursionError) as error:
         raise InvalidInput(
-            f"{what} is not JSON: {error}. Text needs its own quotes: '\"like this\"'."
+            f"{what} is not JSON: {error}. Write it like '{{\"name\": 1}}', or - to give it on "
+            "standard input; text needs its own quotes: '\"like this\"'."
         ) from error
 
 

@@ -25,7 +25,10 @@ def load(path: str) -> Checked:
         text = _text(path)
     except OSError as error:
         why = error.strerror or str(error)
-        raise InvalidDefinition(f"{path} cannot be read: {why}.") from error
+        hint = ""
+        if isinstance(error, FileNotFoundError) and "." not in path:
+            hint = f" To start a definition that is published: stepwell runs start {path}"
+        raise InvalidDefinition(f"{path} cannot be read: {why}.{hint}") from error
     except UnicodeDecodeError as error:
         message = f"{show(path)} is not text in UTF-8: byte {error.start} is none of it."
         return _unreadable(message)

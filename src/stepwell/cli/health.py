@@ -70,7 +70,7 @@ def _warnings(health: Health) -> list[Alert]:
     age = health.last_heartbeat_seconds
     if health.alive == 0:
         found.append(
-            Alert("no_worker", "No worker is alive. Start one: stepwell worker MODULE:NAME")
+            Alert("no_worker", "No worker is alive. Start one: stepwell worker [MODULE:NAME …]")
         )
     if age is not None and age > OLD_HEARTBEAT_SECONDS:
         found.append(Alert("old_heartbeat", f"The last heartbeat is {span(age)} old."))

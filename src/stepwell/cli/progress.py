@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.output import brief, took
-from stepwell.errors import FunctionUnknown, RunEndedBadly
+from stepwell.errors import FunctionUnknown, InvalidDefinition, RunEndedBadly
 from stepwell.graph.plan import Plan
 from stepwell.kernel.clock import moment
 from stepwell.kernel.run import Explanation, Run, Step
@@ -93,10 +93,15 @@ async def _check_it_can_go_on(stepwell: Stepwell, run_id: str) -> None:
     found = await stepwell.explain(run_id)
     while found.code == "child":
         found = await stepwell.explain(found.details["child_run_id"])
-    if found.code in ("unknown_function", "unknown_node_type"):
+    if found.code == "unknown_function":
         raise FunctionUnknown(
             f"{found.message} The run waits for one that has it: `stepwell resume {run_id} --with "
             "MODULE` with the module that brings it."
+        )
+    if found.code == "unknown_node_type":
+        raise InvalidDefinition(
+            f"{found.message} The run waits for one that has it: install the package that brings "
+            f"it, then `stepwell resume {run_id}`."
         )
 
 
@@ -153,5 +158,7 @@ def say_end(document: dict[str, Any]) -> None:
     if document["status"] in ("failed", "timed_out"):
         retry = f"stepwell runs retry {document['run_id']}"
         click.echo(
-            f"To go on where it stopped: {retry}, then stepwell resume the new run.", err=True
+            f"To go on where it stopped: {retry}, then stepwell resume the new run. To go on with "
+            "a mended definition: publish it, then stepwell runs fork --from-step … --version ….",
+            err=True,
         )

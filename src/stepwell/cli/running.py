@@ -199,12 +199,14 @@ def _children(plan: Plan) -> list[str]:
 
 
 def _check_functions(plan: Plan, targets: Targets) -> None:
-    """Refuse a run whose nodes call functions that nobody here has: it would fail half-way."""
+    """Refuse a run whose nodes call functions that nobody here has: it would wait half-way."""
     known = functions_by_name(targets.functions)
     missing = sorted(set(_written(plan, "python", "function")) - known.keys())
     if missing:
         raise FunctionUnknown(
-            f"Its nodes call {', '.join(missing)}, which nobody has brought along. Name the module "
+            f"Its nodes call {', '.join(missing)}, which nobody has brought along. "
+            + (f"There are {', '.join(sorted(known))}. " if known else "")
+            + "Name the module "
             "of these functions: --with MODULE."
         )
 

@@ -163,7 +163,11 @@ def explain(run_id: str, store: str | None, as_json: bool) -> None:
 @click.option(
     "--idempotency-key", metavar="KEY", help="A second start with this key gives the first run."
 )
-@click.option("--version", type=int, help="This version of the definition, not its highest.")
+@click.option(
+    "--version",
+    type=int,
+    help="This version of the definition, not its highest; of a graph, its number in the history.",
+)
 @click.option("--delay", metavar="DURATION", help="Start this much later.")
 @click.option("--deadline", metavar="WHEN", help="Time out after this duration, or at this time.")
 @click.option("--priority", type=int, default=0, show_default=True, help="Higher goes first.")
@@ -222,7 +226,11 @@ def retry(run_id: str, wait: bool, timeout: str | None, store: str | None, as_js
 @run_id
 @click.option("--from-step", required=True, metavar="STEP", help="The first step to execute anew.")
 @click.option("--input", "option", metavar="JSON", help="Another input; - reads stdin.")
-@click.option("--version", type=int, help="Another version of the definition.")
+@click.option(
+    "--version",
+    type=int,
+    help="Another version of the definition; of a graph, its number in the history.",
+)
 @waiting
 @common
 def fork(

@@ -81,4 +81,4 @@ def advance(
     if as_json:
         emit({"run_id": run_id, "step": step, "advanced": True})
     else:
-        click.echo("Advanced.")
+        click.echo(f"Advanced. If no worker is alive: stepwell resume {run_id}")

@@ -52,6 +52,8 @@ class Deliveries:
         self.settle_turns = SETTLE_TURNS
         # Whether the program is in threads: those take their time, whatever the loop does.
         self.threaded = False
+        # A commit whose results no thread has asked for, though it was given time to.
+        self._missed: int | None = None
         # Other tasks of the program that have begun operations, until it was at rest without them.
         self._branches: set[asyncio.Task[Any]] = set()
         # What was ready to be called when the program's own task last went on: how many, and what
@@ -172,10 +174,15 @@ class Deliveries:
     def _pause_over(self, more: int) -> None:
         first = self._queue[0][0] >> GROUP_BITS if self._queue else 0
         overtakes = bool(self._order) and self._order[0] < first
+        if overtakes and self._order[0] == self._missed:
+            more = 0  # it has been waited for already, in vain
         if self._asked or (overtakes and more > 0):
             self._asked = False
             self._pause(more - 1)
-        elif self._deliver():
+            return
+        if overtakes:
+            self._missed = self._order[0]
+        if self._deliver():
             self._go_on()
 
     def _deliver(self) -> bool:

@@ -19,19 +19,31 @@ class Hushed:
     """An exception handler for loops that says nothing of departures, and passes the rest on."""
 
     def __init__(self, before: Any) -> None:
-        self._before = before
+        self.before = before
+        self.users = 0
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if is_departure(context.get("exception")):
             return
-        if self._before is None:
+        if self.before is None:
             loop.default_exception_handler(context)
         else:
-            self._before(loop, context)
+            self.before(loop, context)
 
 
 def hush(loop: asyncio.AbstractEventLoop) -> None:
     """From now on, let tasks depart that nobody waits for without a word."""
-    before = loop.get_exception_handler()
-    if not isinstance(before, Hushed):
-        loop.set_exception_handler(Hushed(before))
+    handler = loop.get_exception_handler()
+    if not isinstance(handler, Hushed):
+        handler = Hushed(handler)
+        loop.set_exception_handler(handler)
+    handler.users += 1
+
+
+def unhush(loop: asyncio.AbstractEventLoop) -> None:
+    """Leave the loop as it was, once nobody needs it otherwise."""
+    handler = loop.get_exception_handler()
+    if isinstance(handler, Hushed):
+        handler.users -= 1
+        if handler.users == 0:
+            loop.set_exception_handler(handler.before)

@@ -290,13 +290,16 @@ class Execution:
 
     def _open_and_park(self) -> None:
         keys = self.waits.open_keys
-        only_waits = not self._at_work and self.waits.all_open
-        if only_waits and self._needs and self.state == "active":
-            self.release(self._needs[0]).add_done_callback(self._on_released)
-        if self.state != "active" or not (keys or self._to_open):
+        if self.state != "active" or not (keys or self._to_open or self._needs):
             return
+        only_waits = not self._at_work and self.waits.all_open
         opening = [change for changes in self._to_open.values() for change in changes]
         self._to_open = {}
+        if only_waits and self._needs:
+            released = self.notes.submit(*opening, ReleaseRun(self.held, self._needs[0]))
+            released.add_done_callback(self._on_released)
+            self.stop()
+            return
         last = self._park(keys) if only_waits else WatchWaits(self.held, keys)
         keys_opened = [change.key for change in opening if type(change) is OpenWait]
         submitted = self.notes.submit(*opening, last)
@@ -360,10 +363,10 @@ class Execution:
             )  # fmt: skip
             self._keeper.turns.watch(self._away)
 
-    def release(self, program: str | None = None) -> asyncio.Future[list[Any]]:
-        """Give the run back unfinished, to whoever has this program if it needs one."""
+    def release(self) -> asyncio.Future[list[Any]]:
+        """Give the run back unfinished."""
         self.stop()
-        return self.writer.submit(ReleaseRun(self.held, program))
+        return self.writer.submit(ReleaseRun(self.held))
 
     def _on_released(self, done: asyncio.Future[list[Any]]) -> None:
         if not done.cancelled() and (error := done.exception()) is not None:

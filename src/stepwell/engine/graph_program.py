@@ -8,7 +8,7 @@ see it; it costs no commit of its own.
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
 from typing import Any, Protocol
 
@@ -32,7 +32,7 @@ from stepwell.graph.plan import Plan, PlanNode
 from stepwell.graph.refs import resolve
 from stepwell.graph.scope import Scope
 from stepwell.kernel.durations import seconds
-from stepwell.kernel.programs import function_program
+from stepwell.kernel.programs import graph_program
 from stepwell.kernel.retry import Retry
 
 # Nodes are tried once, unless they or the policy of their definition say otherwise.
@@ -72,7 +72,7 @@ class Interpreter:
 
     def __init__(
         self, context: Context, kinds: Mapping[str, Executable], host: NodeHost, *,
-        max_steps: int, retry: Retry = ONCE,
+        max_steps: int, retry: Retry = ONCE, plugged_in: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.context = context
         self._kinds = kinds
@@ -80,6 +80,7 @@ class Interpreter:
         self._max_steps = max_steps
         self._steps = 0
         self._retry = retry
+        self._plugged_in = plugged_in
 
     async def run(self, plan: Plan, scope: Scope) -> Any:
         """The output of the graph; raises StepFailed if it has failed."""
@@ -133,7 +134,10 @@ class Interpreter:
         try:
             return vault.masked(await kind.act(call))
         except FunctionUnknown as unknown:
-            raise Elsewhere(function_program(unknown.details["function"])) from None
+            if "function" not in unknown.details:  # somebody else's
+                raise
+            program = graph_program(self._plugged_in, unknown.details["function"])
+            raise Elsewhere(program) from None
 
     async def _durably(
         self, node: PlanNode, kind: Executable | None, key: str, scope: Scope

@@ -16,7 +16,7 @@ from stepwell.engine.revisions import Revision, Revisions
 from stepwell.graph.scope import Scope
 from stepwell.kernel.changes import ClaimedRun
 from stepwell.kernel.clock import moment
-from stepwell.kernel.programs import GRAPH_PROGRAM, node_type_program
+from stepwell.kernel.programs import GRAPH_PROGRAM, graph_program, needs_of
 from stepwell.kernel.retry import Retry
 
 
@@ -38,7 +38,8 @@ class GraphProgram:
         claimed = ctx.claimed
         revision = await answer_of(self._host.clock, partial(self._revision, claimed))
         if revision.unknown_types:
-            await ctx.elsewhere(node_type_program(revision.unknown_types[0]))
+            functions = [name for kind, name in needs_of(claimed.program) if kind == "function"]
+            await ctx.elsewhere(graph_program(revision.plugged_in, *functions))
         policy = revision.definition.policy
         scope = Scope(
             {
@@ -52,7 +53,12 @@ class GraphProgram:
         retry = ONCE if policy.retry is None else policy.retry.policy()
         plan = revision.plan
         interpreter = Interpreter(
-            ctx, revision.kinds, self._host, max_steps=policy.max_steps, retry=retry
+            ctx,
+            revision.kinds,
+            self._host,
+            max_steps=policy.max_steps,
+            retry=retry,
+            plugged_in=revision.plugged_in,
         )
         return await interpreter.run(plan, scope)
 

@@ -116,7 +116,7 @@ class Journaling:
 
     def _is_abandoned(self, key: str) -> bool:
         inside = (
-            each in ("", key) or key.startswith((f"{each}.", f"{each}["))
+            each in ("", key) or key.startswith((f"{each}.", f"{each}[", f"{each}#"))
             for each in self._abandoned
         )
         return not self._execution.departed and any(inside)

@@ -47,10 +47,19 @@ class Revision:
         return plan
 
     @cached_property
-    def unknown_types(self) -> list[str]:
-        """The types of nodes in it that this process has not."""
-        known = CONTROL.keys() | self.kinds.keys()
-        return sorted({node.type for node in self.definition.graph.all_nodes()} - known)
+    def types(self) -> frozenset[str]:
+        """The types of the nodes in it."""
+        return frozenset(node.type for node in self.definition.graph.all_nodes())
+
+    @property
+    def unknown_types(self) -> frozenset[str]:
+        """Those that this process has not."""
+        return self.types - CONTROL.keys() - self.kinds.keys()
+
+    @property
+    def plugged_in(self) -> frozenset[str]:
+        """Those that not every process has."""
+        return self.unknown_types | (self.types & self._types.plugged_in)
 
     @cached_property
     def inputs(self) -> Inputs:

@@ -180,7 +180,6 @@ class StepCall:
             row = await execution.wait(self._key, opening, *companions)
         finally:
             execution.enter()
-        execution.waits.over(self._key)
         self._waited = True
         return row.result
 

@@ -12,7 +12,7 @@ from cel_expr_python import cel
 
 from stepwell.errors import ConditionFailed
 from stepwell.graph.problems import Problems
-from stepwell.graph.refs import ITEM_ROOTS, Names, Ref, look_up, read_ref
+from stepwell.graph.refs import ITEM_ROOTS, STEP_PARTS, Names, Ref, look_up, read_ref
 from stepwell.graph.scope import Scope
 
 # What expressions see everywhere; inside iterations also what `Names.items` adds.
@@ -24,7 +24,7 @@ _STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 _STEPS = re.compile(
     rf"(?P<string>{_STRING})"
     rf"|(?<![\w.])steps\s*(?:\.\s*(?P<name>[A-Za-z_]\w*)|\[\s*(?P<quoted>{_STRING})\s*\])?"
-    r"(?P<rest>(?:\s*\.\s*[A-Za-z_]\w*(?!\s*\())*)"
+    r"(?P<rest>(?:\s*\.\s*[A-Za-z_]\w*+(?!\s*\())*)"
 )
 _WORD = re.compile(rf"{_STRING}|(?<![\w.])([A-Za-z_]\w*)")
 # Slips of those who know other languages.
@@ -217,6 +217,7 @@ def _steps_in(
         if match["string"] is not None:
             continue
         step = match["name"] or (match["quoted"] or "")[1:-1]
+        rest = tuple(part.strip() for part in match["rest"].split(".")[1:])
         if not step:
             ok = False
             problems.error(
@@ -232,8 +233,13 @@ def _steps_in(
                 problems.did_you_mean(step, names.steps),
             )  # fmt: skip
         else:
-            rest = tuple(part.strip() for part in match["rest"].split(".")[1:])
             found.setdefault(step, set()).add(rest)
+            if rest and rest[0] not in STEP_PARTS:
+                problems.warning(
+                    path, "bad_condition",
+                    f"{text!r}: a step has an output, an error and a status, but no {rest[0]!r}.",
+                    f"Write steps.{step}.output.{rest[0]}.",
+                )  # fmt: skip
     return {step: tuple(sorted(paths)) for step, paths in found.items()} if ok else None
 
 
@@ -279,6 +285,8 @@ def _hint(
     code = re.sub(_STRING, "''", text)
     if "{{" in code:
         return "A condition is no template: write input.n > 3, without braces."
+    if "@" in code:
+        return "A condition has no @: write steps.<id>.output.<field>, or input.<field>."
     if _ASSIGNED.search(code):
         return "Things are compared with ==."
     if (word := _OTHER_WORDS.search(code)) is not None:

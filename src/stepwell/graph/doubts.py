@@ -3,59 +3,109 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
 from stepwell.graph.conditions import Condition, Expression
 from stepwell.graph.definition import Definition, Graph
 from stepwell.graph.inputs import closed_fields
-from stepwell.graph.plan import Plan, PlanNode
+from stepwell.graph.plan import Plan, PlanEdge, PlanNode
 from stepwell.graph.problems import Problems
 from stepwell.graph.refs import refs_in
 
+# Keywords of JSON Schema whose values are objects.
+_KEYWORDS = frozenset(
+    {"properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "items",
+     "propertyNames", "dependentSchemas", "dependentRequired", "definitions", "$defs", "not", "if",
+     "then", "else", "contains", "default", "const"}
+)  # fmt: skip
+# A reference that says itself that it is one to the input.
+_EXPLICIT = re.compile(r"^[{@\s]*inputs?\b")
+_STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 _INPUT = re.compile(r"(?<![\w.])input\.([A-Za-z_]\w*)")
 
 
 def doubt(definition: Definition, plan: Plan, problems: Problems) -> None:
-    """Warn of nodes that are never executed, and of fields that no input can have."""
+    """Warn of nodes that are never executed, and of references that hardly lead anywhere."""
     _warn_unreachable(plan, definition.graph, problems)
+    _warn_schema_of_nothing(definition.inputs or {}, problems)
+    paths = {node.id: node.path for node in definition.graph.all_nodes()}
     fields = closed_fields(definition.inputs or {})
-    if fields is not None:
-        _warn_unknown_fields(plan, definition.graph, fields, problems)
+    for node, _ in plan.all_nodes():
+        if fields is None:
+            _warn_misspelled_steps(node, paths, problems)
+        else:
+            _warn_unknown_fields(node, paths, fields, problems)
+        if node.type == "transform" and any(ref.root == "secrets" for ref in refs_in(node.config)):
+            problems.warning(
+                paths[node.id], "masked_secret",
+                f"{node.id!r} makes a value of a secret, which is masked in what comes out.",
+                "Refer to the secret in the node that needs it.",
+            )  # fmt: skip
 
 
 def _warn_unreachable(plan: Plan, graph: Graph, problems: Problems) -> None:
-    """Nodes to which every way leads over a return that is always taken."""
+    """Nodes to which every way leads over a return that ends the run, or is skipped with them."""
     paths = {node.id: node.path for node in graph.nodes}
     reached: dict[str, bool] = {}
     for node_id in plan.order:
         node = plan.nodes[node_id]
         ways = [edge for edge in node.incoming if edge.drawn] or list(node.incoming)
         reached[node_id] = not ways or any(
-            reached[edge.source] and not _ends(plan.nodes[edge.source]) for edge in ways
+            reached[edge.source] and _leads_on(edge, plan.nodes[edge.source]) for edge in ways
         )
         if not reached[node_id]:
             problems.warning(
                 paths[node_id], "unreachable", f"{node_id!r} is never executed.",
-                "Everything that leads to it returns before.",
+                "Everything that leads to it returns before. Behind a return with `when`, write "
+                "on_skip: continue on the edge.",
             )  # fmt: skip
 
 
-def _ends(node: PlanNode) -> bool:
-    return node.type == "return" and node.when is None
+def _leads_on(edge: PlanEdge, source: PlanNode) -> bool:
+    """Whether anything can come after the source over this edge."""
+    if source.type != "return" or edge.on_failure == "continue":
+        return True
+    return source.when is not None and edge.on_skip == "continue"
 
 
-def _warn_unknown_fields(plan: Plan, graph: Graph, fields: list[str], problems: Problems) -> None:
-    paths = {node.id: node.path for node in graph.all_nodes()}
-    for node, _ in plan.all_nodes():
-        for name in dict.fromkeys(_inputs_of(node)):
-            if name not in fields:
-                problems.warning(
-                    paths[node.id], "unknown_input",
-                    f"{node.id!r} looks at {name!r}, which is neither a step nor a field of the "
-                    "inputs.",
-                    problems.did_you_mean(name, [*fields, *paths])
-                    or f"The inputs are {', '.join(fields) or 'none'}.",
-                )  # fmt: skip
+def _warn_schema_of_nothing(inputs: Mapping[str, Any], problems: Problems) -> None:
+    """Fields that are written where keywords of JSON Schema are expected."""
+    if inputs and all(isinstance(value, dict) for value in inputs.values()):
+        unknown = [key for key in inputs if key not in _KEYWORDS]
+        if len(unknown) == len(inputs):
+            problems.warning(
+                "inputs", "bad_schema", "inputs is a JSON Schema, and this one says nothing.",
+                f"Write its fields below properties: {{type: object, properties: {{{unknown[0]}: "
+                "…}}.",
+            )  # fmt: skip
+
+
+def _warn_unknown_fields(
+    node: PlanNode, paths: Mapping[str, str], fields: list[str], problems: Problems
+) -> None:
+    for name in dict.fromkeys(_inputs_of(node)):
+        if name not in fields:
+            problems.warning(
+                paths[node.id], "unknown_input",
+                f"{node.id!r} looks at {name!r}, which is neither a step nor a field of the "
+                "inputs.",
+                problems.did_you_mean(name, [*fields, *paths])
+                or f"The inputs are {', '.join(fields) or 'none'}.",
+            )  # fmt: skip
+
+
+def _warn_misspelled_steps(node: PlanNode, paths: Mapping[str, str], problems: Problems) -> None:
+    """Any name may be a field of the input, if nobody says which there are."""
+    for ref in refs_in(node.config):
+        if ref.root != "input" or not ref.path or _EXPLICIT.search(ref.text):
+            continue
+        if hint := problems.did_you_mean(str(ref.path[0]), paths):
+            problems.warning(
+                paths[node.id], "unknown_step",
+                f"{ref.text!r} is no step, so it is taken for a field of the input.",
+                f"{hint} If it is meant so, write input.{ref.path[0]}.",
+            )  # fmt: skip
 
 
 def _inputs_of(node: PlanNode) -> Iterator[str]:
@@ -69,6 +119,6 @@ def _inputs_of(node: PlanNode) -> Iterator[str]:
     conditions += [edge.condition for edge in node.incoming]
     for condition in conditions:
         if isinstance(condition, Expression):
-            yield from _INPUT.findall(condition.text)
+            yield from _INPUT.findall(_STRING.sub("", condition.text))
         elif condition is not None and condition.ref.root == "input" and condition.ref.path:
             yield str(condition.ref.path[0])

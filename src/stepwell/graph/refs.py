@@ -354,7 +354,9 @@ def _read_step(
             path, "bad_reference",
             f"{written!r}: a step has an output, an error and a status"
             + ("." if part is None else f", but no {part!r}."),
-            f"Write step.{step}.output" + ("." if part is None else f".{part}."),
+            f"What went wrong with items is in step.{step}.error.items."
+            if part == "errors"
+            else f"Write step.{step}.output" + ("." if part is None else f".{part}."),
         )  # fmt: skip
         return None
     return Ref("steps", tuple(rest), written, default)

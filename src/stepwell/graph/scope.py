@@ -80,7 +80,8 @@ class Scope:
                     return None
                 if root == "secrets":
                     raise MissingPath(
-                        f"There is no secret {key!r}. Store it: `stepwell secrets set {key}`.",
+                        f"{text} is missing: there is no secret {key!r}. Store it: `stepwell "
+                        f"secrets set {key}`.",
                         path=text,
                     )
                 raise MissingPath(_missing(text, rest[:position], key, value), path=text)

@@ -8,7 +8,7 @@ import msgspec
 
 from stepwell.kernel.clock import shown, to_datetime
 from stepwell.kernel.limits import describe_limit
-from stepwell.kernel.programs import definition_of, need_of, shown_program
+from stepwell.kernel.programs import GRAPHS, definition_of, needs_of, shown_program
 from stepwell.kernel.run import ErrorInfo, Explanation, WorkerInfo
 from stepwell.kernel.states import ENDED
 
@@ -117,7 +117,10 @@ def _ended(facts: RunFacts) -> Explanation:
 def _unclaimed(facts: RunFacts) -> Explanation:
     alive = [worker for worker in facts.workers if worker.alive]
     if not alive:
-        return Explanation("no_worker", "No worker is alive. Start one: `stepwell worker …`.", {})
+        said = "No worker is alive. Start one: `stepwell worker …`."
+        if facts.program.startswith(GRAPHS):
+            said += f" Or let this run go on by itself: `stepwell resume {facts.run_id}`."
+        return Explanation("no_worker", said, {})
     if any(facts.program in worker.programs for worker in alive):
         return Explanation(
             "queued",
@@ -125,15 +128,8 @@ def _unclaimed(facts: RunFacts) -> Explanation:
             {"workers": [worker.id for worker in alive if facts.program in worker.programs]},
         )
     programs = {program for worker in alive for program in worker.programs}
-    if (need := need_of(facts.program)) is not None:
-        kind, name = need
-        what = {"function": "Python function", "node_type": "node type"}[kind]
-        has = sorted(found[1] for found in map(need_of, programs) if found and found[0] == kind)
-        return Explanation(
-            f"unknown_{kind}",
-            f"No living worker has the {what} {name!r}; they have {', '.join(has) or 'none'}.",
-            {kind: name, f"{kind}s": has},
-        )
+    if needs := needs_of(facts.program):
+        return _needs_more(needs, programs)
     known = sorted(map(shown_program, programs))
     same_name = sorted(shown_program(p) for p in programs if definition_of(p) == facts.definition)
     if same_name:
@@ -147,6 +143,21 @@ def _unclaimed(facts: RunFacts) -> Explanation:
         "unknown_definition",
         f"No living worker has the definition {facts.definition!r}.",
         {"definition": facts.definition, "programs": known},
+    )
+
+
+def _needs_more(needs: list[tuple[str, str]], programs: set[str]) -> Explanation:
+    """A graph needs functions or node types that no living worker has, or none has all of."""
+    words = {"function": "Python function", "node_type": "node type"}
+    kind = needs[0][0]
+    wanted = " and the ".join(f"{words[of]} {name!r}" for of, name in needs)
+    there = {need for program in programs for need in needs_of(program)}
+    has = {of: sorted(name for kind_, name in there if kind_ == of) for of, _ in needs}
+    listed = ", ".join(name for names in has.values() for name in names) or "none"
+    return Explanation(
+        f"unknown_{kind}",
+        f"No living worker has the {wanted}; they have {listed}.",
+        dict(needs) | {f"{of}s": names for of, names in has.items()},
     )
 
 

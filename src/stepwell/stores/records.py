@@ -42,10 +42,12 @@ _REVISION = """definition, hash, number, version, source, author, note, proposal
     published_at"""
 _DRAFT = "definition, document, etag, base_hash, author, saved_at"
 
-# Whether the run of a gate has given up waiting there.
+# Whether the run of a gate has given up waiting there; the keys of gates end with the mark of what
+# is asked, `[…]` with 14 characters, and so do those of the waits.
 _GIVEN_UP = """EXISTS (
-    SELECT 1 FROM steps s WHERE s.run_id = g.run_id AND s.kind = 'gate' AND s.status = 'skipped'
-    AND replace(s.key, '.decision[', '[') = g.key)"""
+    SELECT 1 FROM steps s WHERE s.run_id = g.run_id AND s.status = 'skipped'
+    AND s.key = CASE WHEN length(g.key) > 14 THEN substr(g.key, 1, length(g.key) - 14)
+                     || '.decision' || substr(g.key, length(g.key) - 13) END)"""
 
 
 class SqlRecords:

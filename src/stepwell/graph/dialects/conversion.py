@@ -14,6 +14,13 @@ from stepwell.graph.problems import Severity
 Load = Callable[[str], str | None]
 
 
+# Fields by which others say that something is not always done, and what means that it is.
+_GUARDS = {
+    **dict.fromkeys(("if", "when", "condition", "runif", "run_if", "only_if", "enabled"), True),
+    **dict.fromkeys(("unless", "disabled"), False),
+}
+
+
 class Loss(msgspec.Struct, frozen=True):
     """Something that could not be carried over."""
 
@@ -39,8 +46,13 @@ class Losses:
     def unknown(self, data: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
         """Report the fields of a mapping that nothing is made of."""
         for key in data:
-            if key not in known:
-                where = f"{path}.{key}" if path else key
+            where = f"{path}.{key}" if path else key
+            if key in known:
+                continue
+            harmless = _GUARDS.get(str(key).lower(), data[key])
+            if path and data[key] is not harmless:
+                self.refuse(where, f"{key!r} says when this happens, and has no counterpart here.")
+            else:
                 self.add(where, f"{key!r} has no counterpart and was left out.")
 
 
