@@ -211,7 +211,7 @@ STARTS: dict[str, tuple[str, Any, int]] = {
     **{name: (name, {"n": 2}, 1) for name in EXPECTED},
     "limited": ("limited", {"n": 2}, 4),
     "bottom": ("unlucky", {"n": 0}, 2),
-    "weave": ("weave", {"n": 0}, 3),
+    "weave": ("weave", {"n": 0}, 1),
 }
 
 # What the client sends to runs of a definition, one after the other.
