@@ -50,7 +50,7 @@ def make_weave(act: Act, traces: Traces) -> Workflow:
     @workflow
     async def weave(ctx: Any, input: Any) -> Any:
         weaver = _Weaver(ctx, act, random.Random(ctx.run_id), traces.begin(ctx.run_id))
-        await weaver.draw(3)()
+        await weaver.draw(2)()
         await weaver.draw(2)()
         return "woven"
 
