@@ -57,7 +57,7 @@ class Nodes:
         raise StepFailed("no", error=ErrorInfo("ValueError", "no", key), step=key)
 
     async def each(self, node: PlanNode, key: str, scope: Scope) -> tuple[list[Any], Any]:
-        raise NotImplementedError
+        raise AssertionError("no node of these plans has items")
 
     def _end_one(self) -> None:
         ready = [key for key, end in self._running.items() if not end.done()]

@@ -119,7 +119,15 @@ class Deliveries:
     def again(self, position: int) -> asyncio.Future[None]:
         """The same once more, for a program that gave up what it has to get."""
         self._asked = True
-        return self._turn_of(position)
+        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+        self._count += 1
+        heapq.heappush(self._queue, (position, self._count, turn))
+        if not self._turning:
+            self._turning = True
+            self._go_on()
+        self.outstanding += 1
+        turn.add_done_callback(self._served)
+        return turn
 
     def ended_away(self, at: int) -> asyncio.Future[None] | None:
         """The same for a wait that ended at that time, while the program was away."""
@@ -133,17 +141,6 @@ class Deliveries:
         """
         alone = self.outstanding <= under_way and self.idle and not self.replaying
         return None if self._sequential and alone else self.again(position)
-
-    def _turn_of(self, position: int) -> asyncio.Future[None]:
-        turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._count += 1
-        heapq.heappush(self._queue, (position, self._count, turn))
-        if not self._turning:
-            self._turning = True
-            self._go_on()
-        self.outstanding += 1
-        turn.add_done_callback(self._served)
-        return turn
 
     def _served(self, _: asyncio.Future[None]) -> None:
         self.outstanding -= 1

@@ -20,13 +20,14 @@ VARIABLES = ("input", "trigger", "steps", "run")
 OPERATORS = ("eq", "neq", "gt", "lt")
 MAX_LENGTH = 4000
 
-_STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+# A text inside CEL.
+STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 _STEPS = re.compile(
-    rf"(?P<string>{_STRING})"
-    rf"|(?<![\w.])steps\s*(?:\.\s*(?P<name>[A-Za-z_]\w*)|\[\s*(?P<quoted>{_STRING})\s*\])?"
+    rf"(?P<string>{STRING})"
+    rf"|(?<![\w.])steps\s*(?:\.\s*(?P<name>[A-Za-z_]\w*)|\[\s*(?P<quoted>{STRING})\s*\])?"
     r"(?P<rest>(?:\s*\.\s*[A-Za-z_]\w*+(?!\s*\())*)"
 )
-_WORD = re.compile(rf"{_STRING}|(?<![\w.])([A-Za-z_]\w*)")
+_WORD = re.compile(rf"{STRING}|(?<![\w.])([A-Za-z_]\w*)")
 # Slips of those who know other languages.
 _ASSIGNED = re.compile(r"(?<![=!<>])=(?!=)")
 _CEL_WORDS = {"and": "&&", "or": "||", "not": "!"}
@@ -282,7 +283,7 @@ def _hint(
     text: str, variables: tuple[str, ...], names: Names, error: object, problems: Problems
 ) -> str:
     """What was probably meant."""
-    code = re.sub(_STRING, "''", text)
+    code = re.sub(STRING, "''", text)
     if "{{" in code:
         return "A condition is no template: write input.n > 3, without braces."
     if "@" in code:

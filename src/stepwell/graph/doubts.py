@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from stepwell.graph.conditions import Condition, Expression
+from stepwell.graph.conditions import STRING, Condition, Expression
 from stepwell.graph.definition import Definition, Graph
 from stepwell.graph.inputs import closed_fields
 from stepwell.graph.plan import Plan, PlanEdge, PlanNode
@@ -21,7 +21,6 @@ _KEYWORDS = frozenset(
 )  # fmt: skip
 # A reference that says itself that it is one to the input.
 _EXPLICIT = re.compile(r"^[{@\s]*inputs?\b")
-_STRING = re.compile(r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'")
 _INPUT = re.compile(r"(?<![\w.])input\.([A-Za-z_]\w*)")
 
 
@@ -119,6 +118,6 @@ def _inputs_of(node: PlanNode) -> Iterator[str]:
     conditions += [edge.condition for edge in node.incoming]
     for condition in conditions:
         if isinstance(condition, Expression):
-            yield from _INPUT.findall(_STRING.sub("", condition.text))
+            yield from _INPUT.findall(re.sub(STRING, "", condition.text))
         elif condition is not None and condition.ref.root == "input" and condition.ref.path:
             yield str(condition.ref.path[0])
