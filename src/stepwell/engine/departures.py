@@ -19,31 +19,23 @@ class Hushed:
     """An exception handler for loops that says nothing of departures, and passes the rest on."""
 
     def __init__(self, before: Any) -> None:
-        self.before = before
-        self.users = 0
+        self._before = before
 
     def __call__(self, loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
         if is_departure(context.get("exception")):
             return
-        if self.before is None:
+        if self._before is None:
             loop.default_exception_handler(context)
         else:
-            self.before(loop, context)
+            self._before(loop, context)
 
 
 def hush(loop: asyncio.AbstractEventLoop) -> None:
-    """From now on, let tasks depart that nobody waits for without a word."""
+    """From now on, let tasks depart that nobody waits for without a word.
+
+    It stays so when no worker is left: asyncio complains when a task is collected,
+    which may be long after everything has stopped.
+    """
     handler = loop.get_exception_handler()
     if not isinstance(handler, Hushed):
-        handler = Hushed(handler)
-        loop.set_exception_handler(handler)
-    handler.users += 1
-
-
-def unhush(loop: asyncio.AbstractEventLoop) -> None:
-    """Leave the loop as it was, once nobody needs it otherwise."""
-    handler = loop.get_exception_handler()
-    if isinstance(handler, Hushed):
-        handler.users -= 1
-        if handler.users == 0:
-            loop.set_exception_handler(handler.before)
+        loop.set_exception_handler(Hushed(handler))

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from stepwell.engine.calls import PASSED_ON, CancelledFromWithin
 from stepwell.engine.claims import Claims
 from stepwell.engine.context import Context
-from stepwell.engine.departures import hush, unhush
+from stepwell.engine.departures import hush
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure
 from stepwell.engine.lease import enlist, retire_dead_neighbours
@@ -122,7 +122,6 @@ class Worker:
             await asyncio.wait_for(self._writer.drained(), 5)
             await asyncio.wait_for(self._store.retire([self.id], alive=True), 5)
         self._active.clear()
-        unhush(asyncio.get_running_loop())
         self._program_threads.shutdown(wait=False)
         self._step_threads.shutdown(wait=False)
 
