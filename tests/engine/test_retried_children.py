@@ -275,3 +275,53 @@ async def test_one_retry_is_enough_for_several_children_that_failed(world: World
         await until(sw, run.id, "failed")
         broken = False
         assert await (await sw.retry(run.id)).result() == [0, 1, 2]
+
+
+async def test_a_child_that_a_retry_starts_again_keeps_its_place_among_the_branches(
+    world: World,
+) -> None:
+    broken, never = Broken(), Broken()
+
+    @workflow
+    async def child(ctx: Any, input: Any) -> Any:
+        await ctx.step("never", never, retry=NEVER)
+
+    @workflow
+    async def parent(ctx: Any, input: Any) -> Any:
+        seen: list[str] = []
+
+        async def ask(name: str) -> None:
+            assert await ctx.step("ask", lambda: name) == name  # in the order they are called
+            seen.append(name)
+
+        async def starting() -> None:
+            await ctx.start_child("child", "child")
+            await ask("a")
+
+        async def later() -> None:
+            await ctx.wait_for_event("go")
+            await ask("b")
+
+        await asyncio.gather(starting(), later())
+        await ctx.step("broken", broken, retry=NEVER)
+        await ctx.wait_for_event("end")
+        return seen
+
+    async with world([parent, child]) as sw:
+        async with sw.worker():
+            run = await sw.start("parent")
+            await until_code(sw, run.id, "event")
+            await sw.signal(run.id, "go")
+            await until(sw, run.id, "failed")
+            [first] = (await sw.list_runs(definition="child")).items
+            await until(sw, first.id, "failed")
+        cancelled = await sw.retry(run.id)  # one that never comes to start the child
+        await sw.cancel(cancelled.id)
+        broken.mended = True
+        again = await sw.retry(cancelled.id)
+        async with sw.worker():
+            await until_code(sw, again.id, "event")
+        async with sw.worker():  # the second child is in the place of the first
+            await sw.signal(again.id, "end")
+            assert await again.result() == ["a", "b"]
+        assert never.calls == 2

@@ -110,15 +110,17 @@ class Awaiting(Journaling):
         if entry is not None:
             await self._replay(entry)
             return
-        with self._giving_up(journal_key, seq, "emit"), self._at_work():
+        with self._giving_up(journal_key, seq, "emit"):
             change = self._starter.event(type, payload, key, once)
-            change.held = execution.held
-            now = execution.clock.now()
-            record = RecordStep(
-                execution.held, journal_key, seq, "emit", "completed", 1, None, None, now, now
-            )
-            await execution.record(change, record)
-            await self._settled(entry_of(record))
+            await execution.caught_up()
+            with self._at_work():
+                change.held = execution.held
+                now = execution.clock.now()
+                record = RecordStep(
+                    execution.held, journal_key, seq, "emit", "completed", 1, None, None, now, now
+                )
+                await execution.record(change, record)
+                await self._settled(entry_of(record))
 
     # -- people --------------------------------------------------------------------------
 

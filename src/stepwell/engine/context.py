@@ -31,7 +31,7 @@ from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.names import check_text
 from stepwell.kernel.retry import Retry
-from stepwell.kernel.states import SETTLED
+from stepwell.kernel.states import OPEN, SETTLED
 from stepwell.store import VersionRow
 
 # How many runs of graphs may have started each other, one below the other.
@@ -128,7 +128,7 @@ class Context(Awaiting):
             limit, self._threads, self._max_result_bytes,
         )  # fmt: skip
         try:  # what `_giving_up` does, without what that costs a step
-            await execution.ready()
+            await execution.caught_up()
             execution.enter()
             try:
                 if once:
@@ -154,24 +154,37 @@ class Context(Awaiting):
         execution = self._execution
         entry = execution.entry(key, "start", "child")  # of journals from before there was `start`
         if entry is None:
-            with self._giving_up(key, seq, "start"), self._at_work():
-                now = execution.clock.now()
-                record = RecordStep(
-                    execution.held, key, seq, "start", "completed", 1, None, None, now, now
-                )
-                changes: list[Change] = [record]
-                try:
-                    child = await self._child(key, definition, input, options)
-                    record.output = encode(child.id, "A child's id")
-                    changes.insert(0, child)
-                except StepwellError as error:
-                    record.status, record.error = "failed", describe_failure(error, key)
-                await execution.record(*changes)
-                entry = entry_of(record)
-                await self._settled(entry)
+            with self._giving_up(key, seq, "start"):
+                await execution.caught_up()
+                with self._at_work():
+                    entry = await self._start_child(key, seq, definition, input, options)
+                    await self._settled(entry)
         else:
+            if entry.status in OPEN:  # of a run that was retried, and whose child had failed
+                with self._giving_up(key, seq, "start"), self._at_work(), execution.holding_up():
+                    entry = await self._start_child(key, seq, definition, input, options, entry)
             await self._replay(entry)
         return ChildHandle(self, key, value_of(entry))
+
+    async def _start_child(
+        self, key: str, seq: int, definition: str, input: Any, options: dict[str, Any],
+        before: JournalRow | None = None,
+    ) -> JournalRow:  # fmt: skip
+        """Start a child and record it, in the place of the entry from `before`."""
+        execution = self._execution
+        now = execution.clock.now()
+        record = RecordStep(execution.held, key, seq, "start", "completed", 1, None, None, now, now)
+        if before is not None:
+            record.position, record.in_place = before.position, True
+        changes: list[Change] = [record]
+        try:
+            child = await self._child(key, definition, input, options)
+            record.output = encode(child.id, "A child's id")
+            changes.insert(0, child)
+        except StepwellError as error:
+            record.status, record.error = "failed", describe_failure(error, key)
+        await execution.record(*changes)
+        return entry_of(record)
 
     async def run_child(self, name: str, definition: str, input: Any = None, **options: Any) -> Any:
         """Start a child and wait for its output; raises RunFailed and its kin if it has none."""

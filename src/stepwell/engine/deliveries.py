@@ -4,7 +4,8 @@ A program may wait for several things at once and act on whichever comes first. 
 replay take the same turns, results reach the program in the order of their journal
 positions, and after those of one commit the program is given time to react before the next.
 Waits that ended while the program was away come after all that is recorded: nothing of what
-the program did before depended on them.
+the program did before depended on them. What the program begins anew comes last: it may be what
+it gave up as soon as it heard the rest.
 """
 
 from __future__ import annotations
@@ -29,6 +30,8 @@ THREAD_SECONDS = 0.002
 THREAD_PAUSES = 20
 # Positions of waits that ended while the program was away: behind those of any journal.
 _AWAY = 1 << 100
+# The position of what has to be begun, behind those.
+_LIVE = 1 << 110
 
 
 class Deliveries:
@@ -62,8 +65,13 @@ class Deliveries:
         self._went_on: tuple[int, Any] | None = None
         # Whether nothing can be beside the operation that was begun last.
         self._sequential = False
+        # Turns to come of results that were there before the program was.
+        self._late = 0
         # Operations the program has under way.
         self.outstanding = 0
+        # How many hold up all deliveries, and whether that has stopped them.
+        self._holds = 0
+        self._stopped = False
 
     @property
     def idle(self) -> bool:
@@ -118,6 +126,12 @@ class Deliveries:
 
     def again(self, position: int) -> asyncio.Future[None]:
         """The same once more, for a program that gave up what it has to get."""
+        self._late += 1
+        turn = self._queued(position)
+        turn.add_done_callback(self._caught_up)
+        return turn
+
+    def _queued(self, position: int) -> asyncio.Future[None]:
         self._asked = True
         turn: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._count += 1
@@ -140,10 +154,38 @@ class Deliveries:
         `under_way` is how many of the operations under way are this very one: 1 or 0.
         """
         alone = self.outstanding <= under_way and self.idle and not self.replaying
-        return None if self._sequential and alone else self.again(position)
+        return None if self._sequential and alone else self._queued(position)
+
+    def live(self, *, unseen: bool) -> asyncio.Future[None] | None:
+        """Something is begun that is not in the journal; what to wait for until its turn has come.
+
+        `unseen` says whether the program has waits that it has not come to yet.
+        """
+        if not (self._order or self._late or unseen):
+            return None
+        alone = self.outstanding == 0 and self.idle
+        return None if self._sequential and alone else self._queued(_LIVE)
+
+    @property
+    def held_up(self) -> bool:
+        """Whether nothing is handed over for the time being."""
+        return self._holds > 0
+
+    def hold_up(self) -> None:
+        """Hand over nothing until it is let go as often."""
+        self._holds += 1
+
+    def let_go(self) -> None:
+        self._holds -= 1
+        if self._stopped and not self.held_up:
+            self._stopped = False
+            self._go_on()
 
     def _served(self, _: asyncio.Future[None]) -> None:
         self.outstanding -= 1
+
+    def _caught_up(self, _: asyncio.Future[None]) -> None:
+        self._late -= 1
 
     def _go_on(self) -> None:
         if not self.threaded:
@@ -159,7 +201,10 @@ class Deliveries:
         asyncio.get_running_loop().call_later(pause, self._pause_over, more)
 
     def turn(self) -> bool:
-        """Another turn of the loop has come; whether nothing more is on its way."""
+        """Another turn of the loop has come; whether this was the last look."""
+        if self.held_up:
+            self._stopped = True
+            return True
         if self._asked:
             self._asked, self._left = False, self.settle_turns
         if self._left > 0 and not self._turns.quiet:
@@ -169,6 +214,9 @@ class Deliveries:
         return not self._deliver()
 
     def _pause_over(self, more: int) -> None:
+        if self.held_up:
+            self._stopped = True
+            return
         first = self._queue[0][0] >> GROUP_BITS if self._queue else 0
         overtakes = bool(self._order) and self._order[0] < first
         if overtakes and self._order[0] == self._missed:

@@ -5,7 +5,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import sys
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Iterator
+from contextlib import contextmanager
 from typing import Any, Literal, Protocol
 
 from stepwell.engine.at_work import AtWork
@@ -32,7 +33,7 @@ from stepwell.kernel.changes import (
     WatchWaits,
 )
 from stepwell.kernel.clock import SECOND, Clock
-from stepwell.kernel.states import NOTED, REPLAYED
+from stepwell.kernel.states import NOTED, OPEN, REPLAYED
 
 log = logging.getLogger("stepwell.execution")
 
@@ -64,6 +65,15 @@ class Keeper(Protocol):
         ...
 
 
+def has_its_turn(row: JournalRow) -> bool:
+    """Whether the program hears of this in the order of the journal.
+
+    So it does of a child that is to be started once more: the first time it was, in that place.
+    """
+    again = row.kind == "start" and row.status in OPEN
+    return again or (row.status in REPLAYED and row.kind not in NOTED)
+
+
 class Execution:
     """One claimed run while its program is in memory."""
 
@@ -84,9 +94,8 @@ class Execution:
         self.waits = Waits(claimed.waits)
         last = max((row.position for row in claimed.journal), default=0)
         self.held = Held(claimed.id, owner, claimed.fence, position=last)
-        results = [row for row in claimed.journal if row.status in REPLAYED]
         self.deliveries = Deliveries(
-            keeper.turns, (row.position for row in results if row.kind not in NOTED)
+            keeper.turns, (row.position for row in claimed.journal if has_its_turn(row))
         )
         self.fraction = fraction
         self._keeper = keeper
@@ -194,6 +203,16 @@ class Execution:
         self.stop()
         return True
 
+    async def caught_up(self) -> None:
+        """Return once something new can be begun: after all that the program has heard of before.
+
+        Among that may be what makes it give the new thing up.
+        """
+        turn = self.deliveries.live(unseen=self.waits.unseen > 0)
+        if turn is not None:
+            await turn
+        await self.ready()
+
     async def ready(self) -> None:
         """Return once changes can be recorded. A program that was parked too soon is resumed."""
         if self.state == "parked":
@@ -271,6 +290,16 @@ class Execution:
         self.waits.news(claimed.waits)
         self._check_soon()
 
+    @contextmanager
+    def holding_up(self) -> Iterator[None]:
+        """Let the program hear of nothing while inside: what it hears first is done once more."""
+        self.deliveries.hold_up()
+        try:
+            yield
+        finally:
+            self.deliveries.let_go()
+            self._check_soon()
+
     def _check_soon(self) -> None:
         self._turns_left = self.park_turns
         if not self._checking and self.state == "active":
@@ -279,6 +308,9 @@ class Execution:
 
     def turn(self) -> bool:
         """Once the program has come to rest: open its new waits, and park it if it only waits."""
+        if self.deliveries.held_up:
+            self._checking = False
+            return True
         if not self.deliveries.idle:
             self._turns_left = self.park_turns
         if self._turns_left > 0:

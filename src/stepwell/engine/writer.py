@@ -76,7 +76,7 @@ class Unit:
         A claim may be changed again until then: its worker takes up and lets go of runs meanwhile.
         """
         for change in self.changes:
-            if type(change) is RecordStep and not self.unanswered:
+            if type(change) is RecordStep and not self.unanswered and not change.in_place:
                 change.position = 0
             elif type(change) is ClaimRuns:
                 change.dated = False

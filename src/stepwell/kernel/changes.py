@@ -71,7 +71,8 @@ class RecordStep(msgspec.Struct, gc=False):
     """A journal entry of a held run. With `settles`, the wait of that key has served.
 
     The first that settles a key stays, except that `skipped` replaces a result: the program gave
-    the operation up before the result reached it.
+    the operation up before the result reached it. With `in_place`, it has its position already:
+    that of the entry it replaces.
     """
 
     held: Held
@@ -86,6 +87,7 @@ class RecordStep(msgspec.Struct, gc=False):
     completed_at: int | None
     settles: bool = False
     position: int = 0
+    in_place: bool = False
 
 
 class LogAttempt(msgspec.Struct, gc=False):

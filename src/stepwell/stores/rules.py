@@ -31,8 +31,9 @@ QUEUES = """queues (key) AS (
        UNION ALL
        SELECT (SELECT min(r.blocked_on) FROM runs r WHERE r.blocked_on > q.key)
        FROM queues q WHERE q.key IS NOT NULL)"""
-# A step `s` that is at work, or was when its run ended; what the program gave up has an end.
-INTERRUPTED = f"""(s.kind = 'step' AND (s.status IN ({quoted(OPEN)})
+# A step `s` that is at work, or was when its run ended; what the program gave up has an end. And a
+# child that was to be started once more.
+INTERRUPTED = f"""(s.kind IN ('step', 'start') AND (s.status IN ({quoted(OPEN)})
         OR (s.status = 'skipped' AND s.completed_at IS NULL)))"""
 # What is not true of a child that a retry of its parent has no use for.
 USABLE = f"status NOT IN ({quoted(ENDED - {'completed'})})"
@@ -69,9 +70,14 @@ STATUS_IN_FORK = """CASE WHEN s.status <> 'skipped' THEN s.status
         WHEN s.error IS NULL THEN 'running' ELSE 'retrying' END"""
 
 
+# What `s` becomes in a retry if its child is to be started once more.
+TO_BE_STARTED = "kind = 'start', status = 'running', output = NULL, completed_at = NULL"
+
+
 def dead_child(run_id: str, step: str) -> str:
     """SQL: `s` of that run started a child that did not complete, and whose result nobody got.
 
+    A retry starts it once more, in its place: what came after it came after it.
     A result that is to be dropped with `step`, or because it failed after that, counts as none.
     Only `start` entries have the id of a run for sure. Early journals had `child` there too, made
     in no time, while the same of run_child has what the child put out: that may be any id, and

@@ -12,6 +12,7 @@ from stepwell.stores.rules import (
     INTERRUPTED,
     STATUS_IN_FORK,
     TIMED_BY_PARENT,
+    TO_BE_STARTED,
     USABLE,
     child_of,
     dead_child,
@@ -127,7 +128,7 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
         # A retry keeps all that was done, and drops the failure that ended the run.
         condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED}
                     OR {AWAITED_CHILD} OR {_CHILD} IS NOT NULL)
-                AND s.key IS NOT ?3 AND NOT {_DEAD_CHILD})
+                AND s.key IS NOT ?3)
             OR (s.status = 'failed' AND s.position < coalesce(
                 (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
     else:
@@ -144,7 +145,15 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
         change.forked_from,
         change.fork_from_step,
     )
-    if change.fork_for_retry:  # it finds its children again, and they are kept while it lives
+    if change.fork_for_retry:
+        run(
+            db,
+            f"UPDATE steps AS s SET {TO_BE_STARTED} WHERE s.run_id = ?1 AND {_DEAD_CHILD}",
+            change.id,
+            change.forked_from,
+            change.fork_from_step,
+        )
+        # It finds its other children again, and they are kept while it lives.
         run(
             db,
             f"""UPDATE runs SET deadline_at = ?1, expires_at = ?1

@@ -21,7 +21,7 @@ from stepwell.testing.simulation.process import (
     current_process,
     task_factory,
 )
-from stepwell.testing.simulation.programs import EXPECTED, SIGNALS, STARTS, make_programs
+from stepwell.testing.simulation.programs import EXPECTED, SIGNALS, STARTS, UNLUCKY, make_programs
 from stepwell.testing.simulation.weaving import Traces
 
 WORKERS = 3
@@ -59,7 +59,7 @@ class _Simulation:
         self.db = apsw.Connection(":memory:")
         self.faults = Faults(self.rng)
         self.mended = False
-        self.traces = Traces()
+        self.traces = Traces(seed)
         self.workflows = make_programs(self.perform, lambda: self.mended, self.traces)
         self.functions = {"act": make_act(self.perform)}
         self.processes: list[Process] = []
@@ -81,8 +81,7 @@ class _Simulation:
             await self.graphs.start(stepwell)
             tending = asyncio.ensure_future(self.graphs.tend(stepwell))
             ids = await self._drive(stepwell)
-            if unlucky := ids.get("unlucky-0"):
-                ids["unlucky-0"] = await self._retry(stepwell, unlucky)
+            ids |= await self._retry(stepwell, {key: ids[key] for key in UNLUCKY & ids.keys()})
             quiet = TROUBLE - asyncio.get_running_loop().time()
             await asyncio.sleep(max(0.0, quiet))
             chaos.cancel()
@@ -130,17 +129,19 @@ class _Simulation:
                         await asyncio.sleep(self.rng.random() * 4)
         return ids
 
-    async def _retry(self, stepwell: Stepwell, run_id: str) -> str:
-        """Wait until the run has failed, as it must, and retry it; the id of the retry."""
+    async def _retry(self, stepwell: Stepwell, ids: dict[str, str]) -> dict[str, str]:
+        """Wait until these runs have failed, as they must, and retry them; the retries."""
         deadline = asyncio.get_running_loop().time() + PATIENCE
-        while (await stepwell.get_run(run_id)).status != "failed":
-            if asyncio.get_running_loop().time() > deadline:
-                self.problems.append(f"{run_id} has not failed: {await stepwell.explain(run_id)}")
-                return run_id
-            await asyncio.sleep(1)
+        for run_id in ids.values():
+            while (await stepwell.get_run(run_id)).status != "failed":
+                if asyncio.get_running_loop().time() > deadline:
+                    why = await stepwell.explain(run_id)
+                    self.problems.append(f"{run_id} has not failed: {why}")
+                    return {}
+                await asyncio.sleep(1)
         await asyncio.sleep(self.rng.random() * 5)
         self.mended = True
-        return (await stepwell.retry(run_id)).id
+        return {key: (await stepwell.retry(ids[key])).id for key in sorted(ids)}
 
     # -- chaos ---------------------------------------------------------------------------
 

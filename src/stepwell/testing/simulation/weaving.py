@@ -1,7 +1,7 @@
 """A program made of branches at random, which notes what it has seen, and in which order.
 
 However often its run is begun again, each execution has to see what the others saw, in the same
-order, as far as it comes.
+order, as far as it comes; and so have those of its retry, for the run fails in the end.
 """
 
 from __future__ import annotations
@@ -16,42 +16,43 @@ from stepwell.errors import RunFailed
 from stepwell.sdk.workflow import Workflow, workflow
 
 Act = Callable[..., Awaitable[Any]]
+Luck = Callable[[Any], Awaitable[None]]
 Part = Callable[[], Coroutine[Any, Any, None]]
 Trace = list[Any]
 
 
 class Traces:
-    """What each execution of each run has seen."""
+    """What each execution of the one program has seen that the seed stands for."""
 
-    def __init__(self) -> None:
-        self._of: dict[str, list[Trace]] = {}
+    def __init__(self, seed: int) -> None:
+        self.seed = seed
+        self._all: list[Trace] = []
 
-    def begin(self, run_id: str) -> Trace:
-        trace: Trace = []
-        self._of.setdefault(run_id, []).append(trace)
-        return trace
+    def begin(self) -> Trace:
+        self._all.append([])
+        return self._all[-1]
 
     def problems(self) -> list[str]:
         found = []
-        for run_id, traces in self._of.items():
-            longest = max(traces, key=len)
-            for trace in traces:
-                differing = [i for i, seen in enumerate(trace) if seen != longest[i]]
-                if differing:
-                    at = differing[0]
-                    here, there = trace[max(0, at - 2) : at + 2], longest[max(0, at - 2) : at + 2]
-                    found.append(f"{run_id} saw {here} once and {there} another time")
+        longest = max(self._all, key=len, default=[])
+        for trace in self._all:
+            differing = [i for i, seen in enumerate(trace) if seen != longest[i]]
+            if differing:
+                at = differing[0]
+                here, there = trace[max(0, at - 2) : at + 2], longest[max(0, at - 2) : at + 2]
+                found.append(f"weave saw {here} once and {there} another time")
         return found
 
 
-def make_weave(act: Act, traces: Traces) -> Workflow:
-    """The workflow; `act` executes a step of that name."""
+def make_weave(act: Act, luck: Luck, traces: Traces) -> Workflow:
+    """The workflow; `act` executes a step of that name, and `luck` one that fails at first."""
 
     @workflow
     async def weave(ctx: Any, input: Any) -> Any:
-        weaver = _Weaver(ctx, act, random.Random(ctx.run_id), traces.begin(ctx.run_id))
+        weaver = _Weaver(ctx, act, random.Random(traces.seed), traces.begin())
         await weaver.draw(2)()
         await weaver.draw(2)()
+        await luck(ctx)
         return "woven"
 
     return weave
@@ -74,8 +75,8 @@ class _Weaver:
         self._count += 1
         if depth == 0 or self._rng.random() < 0.25:
             kinds = [
-                self._step, self._step, self._sleep, self._wait, self._child, self._patched,
-                self._begun,
+                self._step, self._step, self._sleep, self._wait, self._child, self._loose,
+                self._patched, self._begun,
             ]  # fmt: skip
             leaf, name, share = self._rng.choice(kinds), self._rng.choice("xy"), self._rng.random()
             return partial(leaf, self._count, name, share)
@@ -109,6 +110,12 @@ class _Weaver:
         except RunFailed as error:
             got = error.error.type
         self._note("child", number, got)
+
+    async def _loose(self, number: int, name: str, chance: float) -> None:
+        wanted = number if chance < 0.5 else -1
+        await self._ctx.start_child(f"loose-{name}", "leaf", {"n": wanted})
+        self._note("started", number)
+        await self._step(number, name, 0)
 
     async def _patched(self, number: int, name: str, _: float) -> None:
         self._note("patched", number, await self._ctx.patched(f"change-{name}"))
