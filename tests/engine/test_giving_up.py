@@ -8,6 +8,8 @@ from typing import Any
 import pytest
 
 from stepwell import NonRetryable, Retry, RunFailed, workflow
+from stepwell.kernel.changes import GROUP_BITS
+from stepwell.testing.samples import claim_one, commit, enlist, record
 from tests.conftest import World
 from tests.engine.support import Gate, echo, eventually, flowing, until
 
@@ -388,3 +390,32 @@ async def test_what_a_run_gave_up_is_not_begun_by_its_retry(world: World) -> Non
         broken = False
         assert await (await sw.retry(run.id)).result() == "fine"
     assert calls == 1
+
+
+async def test_what_a_program_gave_up_on_hearing_a_result_is_given_up_again(world: World) -> None:
+    async def beside(ctx: Any) -> Any:
+        await ctx.step("beside", echo, "?")
+        return await ctx.step("later", echo, "?")
+
+    @workflow
+    async def race(ctx: Any, input: Any) -> Any:
+        other = asyncio.create_task(beside(ctx))
+        losing = asyncio.create_task(ctx.step("slow", echo, "?"))
+        await ctx.step("fast", echo, "?")
+        losing.cancel()
+        await asyncio.wait([losing])
+        return [losing.cancelled(), await other]
+
+    async with world([race]) as sw:
+        run = await sw.start("race")
+        await enlist(sw.store, "gone")
+        _, held = await claim_one(sw.store, "gone", programs=["code:race@1"])
+        # Its worker died after `later` was recorded, before it was that `slow` was given up.
+        for seq, key in enumerate(("fast", "slow", "beside", "later")):
+            position = (seq + 1) << GROUP_BITS
+            entry = record(sw.store, held, key, '"done"', seq=seq, position=position)
+            await commit(sw.store, entry)
+        await sw.store.retire(["gone"], alive=True)
+        async with sw.worker():
+            assert await run.result() == [True, "done"]
+            assert (await sw.steps(run.id))[1].status == "skipped"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import time
 from typing import Any
 
 import pytest
@@ -73,6 +74,14 @@ async def test_another_event_loop_is_refused_and_harms_nobody(world: World, way:
         assert [step.status for step in await sw.steps(run.id)] == ["completed"]
 
 
+def stall(turns: int = 10) -> None:
+    """Be busy for some turns of the loop, then keep it from turning."""
+    if turns > 0:
+        asyncio.get_running_loop().call_soon(stall, turns - 1)
+    else:
+        time.sleep(0.02)
+
+
 async def test_a_result_the_program_has_seen_survives_a_replay_slower_than_its_timer(
     world: World, clock: Any
 ) -> None:
@@ -86,7 +95,8 @@ async def test_a_result_the_program_has_seen_survives_a_replay_slower_than_its_t
         async def first() -> Any:
             step = asyncio.create_task(ctx.step("first", echo, "value"))
             if executions > 1:  # a timer that runs out while the journal is read again
-                asyncio.get_running_loop().call_soon(step.cancel)
+                asyncio.get_running_loop().call_later(0.01, step.cancel)
+                stall()
             try:
                 return await step
             except asyncio.CancelledError:

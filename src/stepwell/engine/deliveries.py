@@ -11,12 +11,13 @@ it gave up as soon as it heard the rest.
 from __future__ import annotations
 
 import asyncio
+import contextvars
 import heapq
 from collections import deque
 from collections.abc import Iterable
 from typing import Any
 
-from stepwell.engine.surroundings import in_first_thread
+from stepwell.engine.surroundings import answering, in_first_thread
 from stepwell.engine.turns import Turns, ready_callbacks
 from stepwell.kernel.changes import GROUP_BITS
 
@@ -65,6 +66,8 @@ class Deliveries:
         self._went_on: tuple[int, Any] | None = None
         # Whether nothing can be beside the operation that was begun last.
         self._sequential = False
+        # Whether a timer of the program's own may have run out since it was last answered.
+        self.timed = False
         # Turns to come of results that were there before the program was.
         self._late = 0
         # Operations the program has under way.
@@ -190,6 +193,8 @@ class Deliveries:
     def _go_on(self) -> None:
         if not self.threaded:
             self._turns.watch(self)
+            if self._late:
+                self._turns.note_timers()
         else:
             self._pause(THREAD_PAUSES)
 
@@ -205,6 +210,13 @@ class Deliveries:
         if self.held_up:
             self._stopped = True
             return True
+        if self._late:
+            run_out = self._turns.run_out
+            if run_out is None:
+                self.timed = True
+            elif any(map(self._is_own, run_out)):
+                self.timed = self._asked = True
+            self._turns.note_timers()
         if self._asked:
             self._asked, self._left = False, self.settle_turns
         if self._left > 0 and not self._turns.quiet:
@@ -212,6 +224,10 @@ class Deliveries:
             return False
         self._left = self.settle_turns
         return not self._deliver()
+
+    def _is_own(self, timer: asyncio.TimerHandle) -> bool:
+        context: contextvars.Context | None = getattr(timer, "_context", None)
+        return context is None or context.get(answering) is self
 
     def _pause_over(self, more: int) -> None:
         if self.held_up:
@@ -236,6 +252,7 @@ class Deliveries:
         The program is at rest now: no branch that has ended has anything left to do.
         """
         self._branches = {task for task in self._branches if not task.done()}
+        self.timed = False
         if not self._queue:
             self._turning = False
             return False

@@ -60,11 +60,12 @@ class Journaling:
                 await turn
                 break
             except asyncio.CancelledError:
-                if self._execution.departed or not self._execution.replaying:
+                timed = deliveries.timed and self._execution.replaying
+                if self._execution.departed or not timed:
                     self._skip(entry.key, entry.seq, entry.kind, entry.started_at, unknown=once)
                     raise
-                # More was recorded after it, so the program has seen this result: a timer of its
-                # own runs out only because the replay is slow.
+                # More was recorded after it, so the program has seen this result: its timer runs
+                # out only because the replay is slow.
                 turn = deliveries.again(entry.position)
         return self._outcome(entry)
 

@@ -19,6 +19,7 @@ from stepwell.engine.calls import (
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure, trace
+from stepwell.engine.surroundings import answering
 from stepwell.errors import (
     ChangeRefused,
     ContextMisuse,
@@ -54,6 +55,7 @@ async def execute(
     """Execute a run; how it ended, or None if its program has left memory before the end."""
     try:
         value = decode(execution.claimed.input)
+        answering.set(execution.deliveries)
         execution.deliveries.goes_on()
         if is_async(program.function):
             result = await program.function(context, value)

@@ -31,6 +31,9 @@ current_step: contextvars.ContextVar[StepIdentity | None] = contextvars.ContextV
 # The last operation this branch of the program came back from; it names readings of the clock.
 anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
 
+# What hands results to the program that the code at hand is part of.
+answering: contextvars.ContextVar[object] = contextvars.ContextVar("stepwell_answering")
+
 # Whether it is the thread itself that a plain workflow was begun in which calls an operation.
 in_first_thread: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "stepwell_first_thread", default=False
@@ -57,5 +60,6 @@ def nobodys() -> contextvars.Context:
     context = contextvars.copy_context()
     context.run(current_step.set, None)
     context.run(anchor.set, "")
+    context.run(answering.set, None)
     context.run(hide, lambda: _NOTHING)
     return context
