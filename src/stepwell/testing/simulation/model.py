@@ -37,6 +37,9 @@ class Model:
         self.shown: dict[str, str] = {}
         # Those of them that may have been given up, or may never have been begun.
         self.loose: set[str] = set()
+        # Whether it depends on what fails first: something that fails its run, or something beside
+        # it that keeps it from coming to that.
+        self.undecided = False
         self.output: Any = None
         self._plan = plan
         self._returned = False
@@ -107,7 +110,7 @@ class Model:
         each = node.for_each
         assert each is not None
         outputs: list[Any] = []
-        failed = False
+        failed = at_once = False
         for index, item in enumerate(each.items):
             at, output, shown = f"{key}[{index}]", None, "branch_not_taken"
             inner = Scope({"item": item, "index": index}, scope)
@@ -117,10 +120,15 @@ class Model:
                     output, shown = self._execute(node, at, inner)
                 except Failed as failure:
                     failed, shown = True, failure.shown
+                except FailedAtOnce:
+                    at_once = True
             if left_out or node.type in LEAVES:
                 self.shown[at] = shown
             outputs.append(output)
-        if failed and each.on_item_error == "fail":
+        failed = failed and each.on_item_error == "fail"
+        if at_once:
+            self._fail_at_once(failed)
+        if failed:
             self._loosen(f"{key}[")
             raise Failed
         return outputs
@@ -170,16 +178,24 @@ class Model:
 
     def _parallel(self, node: PlanNode, key: str, scope: Scope) -> Any:
         outputs: dict[str, Any] = {}
-        failed = False
+        failed = at_once = False
         for branch_id, plan in (node.branches or {}).items():
             try:
                 outputs[branch_id] = self._level(plan, Scope({}, scope), f"{key}.{branch_id}.")
             except Failed:
                 failed = True
+            except FailedAtOnce:
+                at_once = True
+        if at_once:
+            self._fail_at_once(failed)
         if failed:
             self._loosen(f"{key}.")
             raise Failed
         return outputs
+
+    def _fail_at_once(self, failed_beside: bool) -> None:
+        self.undecided = self.undecided or failed_beside
+        raise FailedAtOnce
 
     def _child(self, config: dict[str, Any]) -> Any:
         input = config["input"]
@@ -188,6 +204,7 @@ class Model:
                 raise Failed
             return input["n"]
         child = Model(self._plan, input)
+        self.undecided = self.undecided or child.undecided
         if child.status == "failed":
             raise Failed
         return child.output
