@@ -123,9 +123,9 @@ class Records(Protocol):
     async def proposal(self, workspace_id: str, proposal_id: str) -> ProposalRecord | None: ...
 
     async def proposals(
-        self, workspace_id: str, definition: str, status: str | None = None, now: int = 0
+        self, workspace_id: str, definition: str | None, status: str | None = None, now: int = 0
     ) -> list[ProposalRecord]:
-        """The proposals for a definition, or those that have a status by now, the newest first."""
+        """All proposals, or those for a definition or with a status by now, the newest first."""
         ...
 
     async def put_proposal(

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import NonRetryable, Retry, RunFailed, workflow
+from stepwell import Retry, RunFailed, workflow
 from stepwell.kernel.changes import GROUP_BITS
 from stepwell.testing.samples import claim_one, commit, enlist, record
 from tests.conftest import World
@@ -355,41 +355,6 @@ async def test_a_step_given_up_between_attempts_replays_as_a_step(world: World) 
                 await until_waiting(sw, run)
             assert {step.kind for step in await sw.steps(run.id) if step.key == "flaky"} == {"step"}
             assert await _replayed(sw, run) == "went on"
-
-
-async def test_what_a_run_gave_up_is_not_begun_by_its_retry(world: World) -> None:
-    begun = asyncio.Event()
-    broken, calls = True, 0
-
-    async def slow() -> None:
-        nonlocal calls
-        calls += 1
-        begun.set()
-        await asyncio.Event().wait()
-
-    async def fast() -> str:
-        await begun.wait()
-        return "fast"
-
-    def work() -> str:
-        if broken:
-            raise NonRetryable("broken")
-        return "fine"
-
-    @workflow
-    async def race(ctx: Any, input: Any) -> Any:
-        losing = asyncio.create_task(ctx.step("slow", slow))
-        await ctx.step("fast", fast)
-        losing.cancel()
-        await asyncio.wait([losing])
-        return await ctx.step("work", work)
-
-    async with world([race]) as sw, sw.worker():
-        run = await sw.start("race")
-        await until(sw, run.id, "failed")
-        broken = False
-        assert await (await sw.retry(run.id)).result() == "fine"
-    assert calls == 1
 
 
 async def test_what_a_program_gave_up_on_hearing_a_result_is_given_up_again(world: World) -> None:

@@ -349,3 +349,38 @@ async def test_a_timeout_of_a_once_step_is_an_unknown_outcome(
         finally:
             go.set()
     assert len(entered) == (2 if on_unknown == "retry" else 1)
+
+
+async def test_what_a_run_gave_up_is_not_begun_by_its_retry(world: World) -> None:
+    begun = asyncio.Event()
+    broken, calls = True, 0
+
+    async def slow() -> None:
+        nonlocal calls
+        calls += 1
+        begun.set()
+        await asyncio.Event().wait()
+
+    async def fast() -> str:
+        await begun.wait()
+        return "fast"
+
+    def work() -> str:
+        if broken:
+            raise NonRetryable("broken")
+        return "fine"
+
+    @workflow
+    async def race(ctx: Any, input: Any) -> Any:
+        losing = asyncio.create_task(ctx.step("slow", slow))
+        await ctx.step("fast", fast)
+        losing.cancel()
+        await asyncio.wait([losing])
+        return await ctx.step("work", work)
+
+    async with world([race]) as sw, sw.worker():
+        run = await sw.start("race")
+        await until(sw, run.id, "failed")
+        broken = False
+        assert await (await sw.retry(run.id)).result() == "fine"
+    assert calls == 1

@@ -164,6 +164,29 @@ def test_what_is_nothing_known_is_refused(text: str) -> None:
     assert problems.found[0].code in ("not_a_definition", "unreadable")
 
 
+@pytest.mark.parametrize(
+    ("known", "dialect"),
+    [({"type": "bash", "command": "make"}, "step list"),
+     ({"type": "sleep", "seconds": 1}, "recipe")],
+)  # fmt: skip
+@pytest.mark.parametrize("strange", [{"type": "frobnicate"}, {"type": None}, "text", None])
+def test_one_step_that_nobody_knows_is_named_and_refused(
+    known: Any, dialect: str, strange: Any
+) -> None:
+    found = imported({"name": "x", "steps": [known, strange]})
+    assert found.dialect == dialect
+    assert [(loss.path[-2:].strip("[]_"), loss.severity) for loss in found.losses] == [
+        ("1", "error")
+    ]
+    assert len(found.document["nodes"]) == 1
+
+
+def test_what_is_nothing_known_is_told_what_it_is_instead() -> None:
+    problems = Problems()
+    import_text('{"steps": [{"type": "frobnicate"}]}', lambda name: None, problems)
+    assert "frobnicate" in problems.found[0].message
+
+
 def test_a_definition_of_our_own_is_left_as_it_is() -> None:
     found = imported("name: x\nnodes:\n  - {id: a, type: shell}\n")
     assert (found.dialect, found.losses) == ("stepwell", [])

@@ -146,6 +146,7 @@ async def test_a_proposal_expires_after_two_weeks_whatever_its_state(
         }  # fmt: skip
         clock.advance(1)
         assert len(await sw.proposals.list("checks", status="expired")) == 2
+        assert len(await sw.proposals.list(status="expired")) == len(await sw.proposals.list()) == 2
         assert await sw.proposals.list("checks", status="pending") == []
         assert (await sw.proposals.get(pending)).status == "expired"
         with pytest.raises(ProposalNotOpen, match="expired since"):

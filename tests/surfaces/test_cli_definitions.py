@@ -5,6 +5,10 @@ from __future__ import annotations
 import json
 from typing import Any
 
+import pytest
+
+from stepwell.cli.session import naming
+from stepwell.errors import RunNotFound
 from tests.operations.support import document
 from tests.surfaces.support import Cli
 
@@ -40,3 +44,30 @@ def test_syncing_tells_of_each_file_what_became_of_it(cli: Cli) -> None:
         ("create", "done"), ("create", "done"),
     ]  # fmt: skip
     assert "not done" not in cli("definitions", "sync", str(folder), "--apply").stdout
+
+
+def test_a_run_is_started_with_the_version_that_the_history_shows(cli: Cli) -> None:
+    first, _ = (published(cli, seconds) for seconds in (1, 2))
+    for version in ("1.0.0", "1", first):
+        run_id = cli.ok("runs", "start", "checks", "--version", version)["id"]
+        assert cli.ok("runs", "show", run_id)["run"]["revision"] == first
+    refused = cli("runs", "start", "checks", "--version", "1.2.0", "--json")
+    assert refused.exit_code == 10
+    assert refused.document["error"]["code"] == "revision_not_found"
+
+
+def test_all_proposals_are_listed_without_a_name(cli: Cli) -> None:
+    published(cli, 1)
+    assert cli.ok("proposals", "list") == {"items": []}
+
+
+@pytest.mark.parametrize(
+    ("url", "place"),
+    [("sqlite:///here/runs.db", "here/runs.db"),
+     ("postgresql://me:secret@host:1/runs?user=me", "postgresql://host:1/runs")],
+)  # fmt: skip
+def test_a_run_that_is_not_found_was_looked_for_somewhere(url: str, place: str) -> None:
+    with pytest.raises(RunNotFound) as error, naming(url):
+        raise RunNotFound("There is no such run.")
+    assert error.value.message.endswith(f"{place}.")
+    assert "secret" not in error.value.message

@@ -209,3 +209,32 @@ def test_a_wait_that_nobody_ends_is_completed_or_timed_out_as_its_node_says(lite
     assert step(found, "patient")["output"] is None
     assert step(found, "patient")["error"] is None
     assert step(found, "strict")["error"]["type"] == "wait_timed_out"
+
+
+def test_attempts_that_fail_are_part_of_the_progress(cli: Cli) -> None:
+    flow = """
+        name: flow
+        nodes:
+          - id: build
+            type: shell
+            config: {command: "test -e tried || { touch tried; exit 3; }"}
+            retry: {attempts: 2, backoff: fixed, base: 0.5s}
+    """
+    done = cli.process("run", written(cli, flow))
+    assert done.document["steps"][0]["attempts"] == 2
+    assert "build (attempt 1): command_failed" in done.stderr
+
+
+def test_a_definition_that_nobody_has_is_warned_of_before_its_node_is_reached(cli: Cli) -> None:
+    flow = """
+        name: flow
+        nodes:
+          - {id: again, type: run, when: "false", config: {definition: flow}}
+          - {id: other, type: run, when: "false", config: {definition: tidy-upp}}
+    """
+    done = cli.process("run", written(cli, flow))
+    assert done.exit_code == 0
+    assert [line for line in done.stderr.splitlines() if line.startswith("warning:")] == [
+        "warning: A node runs 'tidy-upp', which is neither in the store nor beside flow.yaml. "
+        "[unknown_definition]"
+    ]

@@ -21,7 +21,10 @@ if TYPE_CHECKING:
 # How often a run is looked at, and at most for each step that it has.
 LOOK_SECONDS = 0.1
 LOOK_SECONDS_PER_STEP = 0.0005
-_SIGNS = {"completed": "✓", "failed": "✗", "timed_out": "✗", "skipped": "–", "waiting": "…"}
+_SIGNS = {
+    "completed": "✓", "failed": "✗", "timed_out": "✗", "skipped": "–", "waiting": "…",
+    "retrying": "↻",
+}  # fmt: skip
 _PEOPLE = frozenset({"gate", "task"})
 
 
@@ -30,14 +33,15 @@ class Progress:
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
-        self._said: dict[str, str] = {}
+        self._said: dict[str, tuple[str, int]] = {}
         self._why = ""
 
     def show(self, run: Run, journal: list[Step]) -> None:
         for each in node_steps(run, self._plan, journal):
             status = each["status"]
-            if status in _SIGNS and self._said.get(each["id"]) != status and each["started_at"]:
-                self._said[each["id"]] = status
+            now = status, each["attempts"]
+            if status in _SIGNS and self._said.get(each["id"]) != now and each["started_at"]:
+                self._said[each["id"]] = now
                 click.echo(f"  {_SIGNS[status]} {each['id']}{_detail(each)}", err=True)
 
     def say_why(self, explanation: Explanation) -> None:
@@ -49,7 +53,9 @@ class Progress:
 
 def _detail(step: dict[str, Any]) -> str:
     if step["error"] is not None and step["status"] != "completed":
-        return f": {step['error'].type}: {step['error'].message.splitlines()[0]:.200}"
+        attempt = f" (attempt {step['attempts']})" if step["status"] == "retrying" else ""
+        said = step["error"].message.splitlines()[0]
+        return f"{attempt}: {step['error'].type}: {said:.200}"
     if step["status"] == "completed":
         return f" ({took(step['started_at'], step['ended_at'])})"
     return f" ({step['reason'] or step['status']})"
@@ -64,8 +70,9 @@ async def follow(stepwell: Stepwell, run_id: str, plan: Plan) -> dict[str, Any]:
     try:
         while True:
             await asyncio.wait([ending], timeout=pause)
-            before, journal = journal, await stepwell.steps(run_id)
+            # First the run: once that has ended, the journal says all there is to say.
             run = await stepwell.get_run(run_id)
+            before, journal = journal, await stepwell.steps(run_id)
             progress.show(run, journal)
             if run.status == "pending":
                 progress.say_why(await stepwell.explain(run_id))

@@ -74,15 +74,16 @@ def proposals() -> None:
 
 
 @proposals.command("list")
-@click.argument("name", metavar="NAME")
+@click.argument("name", metavar="[NAME]", required=False)
 @click.option("--status", metavar="STATUS", help="Only those: pending, approved, applied …")
 @common
-def list_(name: str, status: str | None, store: str | None, as_json: bool) -> None:
-    """List the proposals for a definition, the newest first.
+def list_(name: str | None, status: str | None, store: str | None, as_json: bool) -> None:
+    """List the proposals for a definition, or for all of them, the newest first.
 
     \b
-    Example:
-      stepwell proposals list nightly-checks --status pending
+    Examples:
+      stepwell proposals list --status pending
+      stepwell proposals list nightly-checks
     """
 
     async def work(stepwell: Stepwell) -> list[Any]:
@@ -93,10 +94,13 @@ def list_(name: str, status: str | None, store: str | None, as_json: bool) -> No
         emit({"items": [msgspec.to_builtins(each) for each in found]})
         return
     rows = [
-        (each.id, each.status, each.author, moment(to_datetime(each.expires_at)), each.note)
+        (
+            each.id, each.definition, each.status, each.author,
+            moment(to_datetime(each.expires_at)), each.note,
+        )
         for each in found
-    ]
-    heads = ("proposal", "status", "author", "expires", "note")
+    ]  # fmt: skip
+    heads = ("proposal", "definition", "status", "author", "expires", "note")
     click.echo("\n".join(table(heads, rows)) if rows else "No proposals.")
 
 

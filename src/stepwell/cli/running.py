@@ -15,7 +15,7 @@ from stepwell.cli.documents import load, say_problems, sibling
 from stepwell.cli.exits import FAILURE, OK
 from stepwell.cli.output import emit
 from stepwell.cli.progress import follow, say_end
-from stepwell.cli.session import stepwell_at
+from stepwell.cli.session import naming, stepwell_at, store_url
 from stepwell.cli.targets import Targets, load_targets
 from stepwell.errors import FunctionUnknown, GateNotFound, InvalidInput
 from stepwell.graph.documents import Checked, valid
@@ -71,7 +71,7 @@ def run(
     _check_functions(plan, loaded)
 
     async def begin(stepwell: Stepwell) -> tuple[str, Plan]:
-        await _publish_siblings(stepwell, file, plan)
+        await _publish_siblings(stepwell, file, definition.name, plan)
         started = await stepwell.start_document(document.document, input, trigger=trigger)
         click.echo(f"Run {started.id} of {definition.name} started.", err=True)
         return started.id, plan
@@ -157,23 +157,28 @@ def _finish(
             async with stepwell.worker():
                 return await follow(stepwell, run_id, plan)
 
-    document = asyncio.run(session())
+    with naming(store_url(store)):
+        document = asyncio.run(session())
     say_end(document)
     emit(document)
     return OK if document["status"] in ("completed", "waiting") else FAILURE
 
 
-async def _publish_siblings(stepwell: Stepwell, file: str, plan: Plan) -> None:
+async def _publish_siblings(stepwell: Stepwell, file: str, own: str, plan: Plan) -> None:
     """Make definitions known that are beside the file, and whatever those run in turn."""
-    todo, seen = list(_children(plan)), set[str]()
+    todo, seen = list(_children(plan)), {own}
     while todo:
         name = todo.pop()
         if name in seen:
             continue
         seen.add(name)
+        known = await stepwell.definition_exists(name)
         if (beside := sibling(file, name)) is None:
+            if not known:
+                missing = f"{name!r}, which is neither in the store nor beside {file}"
+                click.echo(f"warning: A node runs {missing}. [unknown_definition]", err=True)
             continue
-        if await stepwell.definition_exists(name):
+        if known:
             await _warn_if_older(stepwell, name, beside)
             continue
         if valid(beside).name == name and beside.plan is not None:

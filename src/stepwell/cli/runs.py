@@ -165,8 +165,8 @@ def explain(run_id: str, store: str | None, as_json: bool) -> None:
 )
 @click.option(
     "--version",
-    type=int,
-    help="This version of the definition, not its highest; of a graph, its number in the history.",
+    metavar="VERSION",
+    help="This version of the definition, not its highest: 2; of a graph also 1.1.0 or a hash.",
 )
 @click.option("--delay", metavar="DURATION", help="Start this much later.")
 @click.option("--deadline", metavar="WHEN", help="Time out after this duration, or at this time.")
@@ -203,6 +203,8 @@ def start(
         chosen["deadline"] = read_deadline(chosen["deadline"])
 
     async def begin(stepwell: Stepwell) -> RunHandle:
+        if "version" in chosen:
+            chosen["version"] = await _number(stepwell, definition, chosen["version"])
         return await stepwell.start(definition, None if given is ... else given, **chosen)
 
     _begin(begin, wait, timeout, store, as_json)
@@ -228,13 +230,13 @@ def retry(run_id: str, wait: bool, timeout: str | None, store: str | None, as_js
 @click.option("--input", "option", metavar="JSON", help="Another input; - reads stdin.")
 @click.option(
     "--version",
-    type=int,
-    help="Another version of the definition; of a graph, its number in the history.",
+    metavar="VERSION",
+    help="Another version of the definition: 2; of a graph also 1.1.0 or a hash.",
 )
 @waiting
 @common
 def fork(
-    run_id: str, from_step: str, option: str | None, version: int | None, wait: bool,
+    run_id: str, from_step: str, option: str | None, version: str | None, wait: bool,
     timeout: str | None, store: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Start a new run that has the journal of RUN up to a step and goes on from there.
@@ -245,10 +247,21 @@ def fork(
       stepwell runs fork RUN --from-step create-user --input '{"email": "b@b.c"}' --wait
     """
     given = read_input(None, option)
-    _begin(
-        lambda stepwell: stepwell.fork(run_id, from_step, input=given, version=version),
-        wait, timeout, store, as_json,
-    )  # fmt: skip
+
+    async def begin(stepwell: Stepwell) -> RunHandle:
+        number = None
+        if version is not None:
+            number = await _number(stepwell, (await stepwell.get_run(run_id)).definition, version)
+        return await stepwell.fork(run_id, from_step, input=given, version=number)
+
+    _begin(begin, wait, timeout, store, as_json)
+
+
+async def _number(stepwell: Stepwell, definition: str, version: str) -> int:
+    """The number of a version, by which runs know it."""
+    if version.isascii() and version.isdigit():
+        return int(version)
+    return (await stepwell.definitions.revision(definition, version)).number
 
 
 def _begin(begin: Any, wait: bool, timeout: str | None, store: str | None, as_json: bool) -> None:

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
+from urllib.parse import urlsplit
 
 import click
 
 from stepwell.catalog import check_url, is_sqlite, sqlite_path
+from stepwell.errors import RunNotFound
 from stepwell.settings import Settings
 
 if TYPE_CHECKING:
@@ -49,4 +52,23 @@ def connected(option: str | None, work: Callable[[Stepwell], Awaitable[T]]) -> T
         async with stepwell_at(url) as stepwell:
             return await work(stepwell)
 
-    return asyncio.run(session())
+    with naming(url):
+        return asyncio.run(session())
+
+
+@contextmanager
+def naming(url: str) -> Iterator[None]:
+    """Say of a run that is not found where it was looked for: another folder has another store."""
+    try:
+        yield
+    except RunNotFound as error:
+        error.message += f" It was looked for in {_place(url)}."
+        raise
+
+
+def _place(url: str) -> str:
+    """Where a store is, without who may open it."""
+    if is_sqlite(url):
+        return str(Path(sqlite_path(url)).absolute())
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}{parts.path}"

@@ -14,12 +14,13 @@ import asyncio
 import contextvars
 import heapq
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from typing import Any
 
 from stepwell.engine.surroundings import answering, in_first_thread
 from stepwell.engine.turns import Turns, ready_callbacks
-from stepwell.kernel.changes import GROUP_BITS
+from stepwell.kernel.changes import GROUP_BITS, JournalRow
+from stepwell.kernel.states import NOTED, OPEN, REPLAYED
 
 # Turns of the loop after which a program has surely reacted, if nothing shows that before:
 # gather, wait and task groups each need two or three to pass a result on, and may be nested.
@@ -33,6 +34,17 @@ THREAD_PAUSES = 20
 _AWAY = 1 << 100
 # The position of what has to be begun, behind those.
 _LIVE = 1 << 110
+
+
+def positions(journal: Iterable[JournalRow]) -> Iterator[int]:
+    """The positions of what the program hears of in the order of the journal.
+
+    That is also a child which has to be started once more: it was, in that place.
+    """
+    for row in journal:
+        again = row.kind == "start" and row.status in OPEN
+        if again or (row.status in REPLAYED and row.kind not in NOTED):
+            yield row.position
 
 
 class Deliveries:

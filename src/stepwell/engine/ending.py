@@ -59,7 +59,7 @@ class Endings:
             if limit.passed:
                 raise TimeoutError(
                     f"Run {run_id} has not ended within {timeout:g} s; "
-                    f"explain({run_id!r}) says why."
+                    f"`stepwell runs explain {run_id}` says why."
                 ) from None
             raise
 

@@ -7,15 +7,15 @@ import logging
 import sys
 from collections.abc import Callable, Collection, Iterator
 from contextlib import contextmanager
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
 from stepwell.engine.at_work import AtWork
-from stepwell.engine.deliveries import Deliveries
+from stepwell.engine.deliveries import Deliveries, positions
+from stepwell.engine.keeper import Keeper
 from stepwell.engine.keys import Keys, mismatch
 from stepwell.engine.notes import Notes
 from stepwell.engine.resuming import resume
-from stepwell.engine.turns import Turns
-from stepwell.engine.unwinding import Losses, Unwinding
+from stepwell.engine.unwinding import Unwinding
 from stepwell.engine.waits import Waits
 from stepwell.engine.writer import Writer, fenced, ignore_outcome
 from stepwell.errors import ChangeRefused, Fenced, NotOpen, StoreUnavailable, Suspended
@@ -33,7 +33,7 @@ from stepwell.kernel.changes import (
     WatchWaits,
 )
 from stepwell.kernel.clock import SECOND, Clock
-from stepwell.kernel.states import NOTED, OPEN, REPLAYED
+from stepwell.kernel.states import REPLAYED
 
 log = logging.getLogger("stepwell.execution")
 
@@ -44,34 +44,6 @@ PARK_TURNS = 6
 LOOK_SECONDS = 40
 
 State = Literal["active", "parked", "gone"]
-
-
-class Keeper(Protocol):
-    """Who is told when a run begins to wait, by itself or beside other work, and goes on."""
-
-    turns: Turns
-    losses: Losses
-
-    def parking(self, execution: Execution) -> None:
-        """The run is about to be parked."""
-        ...
-
-    def opened(self, execution: Execution, parks: bool) -> None:
-        """The run's waits are open; it is parked, or works on beside them."""
-        ...
-
-    def resumed(self, execution: Execution) -> None:
-        """The run goes on though it was parked, or was about to be."""
-        ...
-
-
-def has_its_turn(row: JournalRow) -> bool:
-    """Whether the program hears of this in the order of the journal.
-
-    So it does of a child that is to be started once more: the first time it was, in that place.
-    """
-    again = row.kind == "start" and row.status in OPEN
-    return again or (row.status in REPLAYED and row.kind not in NOTED)
 
 
 class Execution:
@@ -94,9 +66,7 @@ class Execution:
         self.waits = Waits(claimed.waits)
         last = max((row.position for row in claimed.journal), default=0)
         self.held = Held(claimed.id, owner, claimed.fence, position=last)
-        self.deliveries = Deliveries(
-            keeper.turns, (row.position for row in claimed.journal if has_its_turn(row))
-        )
+        self.deliveries = Deliveries(keeper.turns, positions(claimed.journal))
         self.fraction = fraction
         self._keeper = keeper
         # Decisions of ctx.patched() in this execution.

@@ -13,6 +13,7 @@ from stepwell.graph.dialects import formula, mesh, recipe, step_list
 from stepwell.graph.dialects.conversion import Load, Loss, Losses
 from stepwell.graph.problems import Problems
 from stepwell.graph.reading import MAX_CHARACTERS, read
+from stepwell.kernel.names import show
 
 # Each part of a dotted key is looked up from the start.
 _LONG_KEY = re.compile(r"(?:[\w-]+\s*\.\s*){100}")
@@ -40,12 +41,25 @@ def import_text(text: str, load: Load, problems: Problems) -> Imported | None:
     for dialect in (formula, mesh, recipe, step_list):
         if _recognised(dialect, data):
             return _converted(dialect, data, load, problems)
+    has = _shape(data)
     problems.error(
-        "", "not_a_definition", "This is neither a definition nor anything that becomes one.",
+        "", "not_a_definition",
+        f"This is neither a definition nor anything that becomes one{has}.",
         "A definition has a name and nodes; step lists, reference steps, recipes and formulas "
         "are converted.",
     )  # fmt: skip
     return None
+
+
+def _shape(data: Any) -> str:
+    """What can be said about data that nobody knows: what it has instead of nodes."""
+    if not isinstance(data, dict) or not data:
+        return ""
+    steps = data.get("steps")
+    if isinstance(steps, list):
+        kinds = sorted({str(each.get("type")) for each in steps if isinstance(each, dict)})
+        return f": its steps are of the types {show(', '.join(kinds[:5]))}" if kinds else ""
+    return f": it has {show(', '.join(sorted(map(str, data))[:5]))}"
 
 
 def _recognised(dialect: Any, data: Any) -> bool:

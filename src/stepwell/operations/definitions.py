@@ -88,6 +88,10 @@ class Definitions(Drafts, Syncing):
             valid(found)  # says what cannot be read
         return found.document
 
+    async def revision(self, name: str, ref: str | int | None = None) -> RevisionRecord:
+        """A revision, named as for `document`; the current one unless said."""
+        return await self._revising.revision(name, ref)
+
     async def history(self, name: str) -> Sequence[HistoryRow]:
         """All revisions that a definition has had, the one that became current last first."""
         head = await self._revising.find(name)

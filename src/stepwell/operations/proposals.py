@@ -116,12 +116,15 @@ class Proposals:
         """The proposal as it is now; raises ProposalNotFound."""
         return _as_shown(await self._find(proposal_id), self._workspace.clock.now())
 
-    async def list(self, name: str, status: str | None = None) -> Sequence[ProposalRecord]:
-        """The proposals for a definition, the newest first."""
+    async def list(
+        self, name: str | None = None, status: str | None = None
+    ) -> Sequence[ProposalRecord]:
+        """The proposals for a definition, or for all of them, the newest first."""
         if status is not None and status not in get_args(ProposalStatus):
             known = ", ".join(get_args(ProposalStatus))
             raise InvalidInput(f"{show(status)} is no status of proposals; there are {known}.")
-        await self._revising.find(name)
+        if name is not None:
+            await self._revising.find(name)
         now = self._workspace.clock.now()
         found = await self._records.proposals(self._workspace.id, name, status, now)
         return [_as_shown(each, now) for each in found]

@@ -142,16 +142,17 @@ class SqlRecords:
         return msgspec.json.decode(rows[0][0], type=ProposalRecord) if rows else None
 
     async def proposals(
-        self, workspace_id: str, definition: str, status: str | None = None, now: int = 0
+        self, workspace_id: str, definition: str | None, status: str | None = None, now: int = 0
     ) -> list[ProposalRecord]:
         # Nobody may have noticed yet that the time of an open one is up.
         shown = f"""CASE WHEN status IN ({quoted(OPEN_PROPOSALS)}) AND expires_at <= $4
                     THEN 'expired' ELSE status END"""
         rows = await self._fetch(
-            f"""SELECT body FROM proposals WHERE workspace_id = $1 AND definition = $2
-                {"" if status is None else f"AND {shown} = $3"} ORDER BY id DESC""",
-            *(workspace_id, definition),
-            *(() if status is None else (status, now)),
+            f"""SELECT body FROM proposals WHERE workspace_id = $1
+                   AND (CAST($2 AS text) IS NULL OR definition = $2)
+                   AND (CAST($3 AS text) IS NULL OR {shown} = $3)
+                ORDER BY id DESC""",
+            *(workspace_id, definition, status, now),
         )
         return [msgspec.json.decode(row[0], type=ProposalRecord) for row in rows]
 

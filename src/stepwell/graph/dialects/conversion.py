@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 import msgspec
 
 from stepwell.graph.definition import RESERVED, id_of, slug_of
 from stepwell.graph.problems import Severity
+from stepwell.kernel.names import show
 
 # The text of a sibling document by its name, if there is one.
 Load = Callable[[str], str | None]
@@ -43,6 +44,12 @@ class Losses:
         """Report what cannot be done without."""
         self.found.append(Loss(path, message, "error"))
 
+    def unknown_step(self, path: str, step: Any, known: Iterable[str]) -> None:
+        """Report a step that nothing can be made of: without it, the rest means something else."""
+        kind = step.get("type") if isinstance(step, dict) else None
+        what = f"There is no step of the type {show(kind)}" if kind else "This is no step"
+        self.refuse(path, f"{what}; there are {', '.join(sorted(known))}.")
+
     def unknown(self, data: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
         """Report the fields of a mapping that nothing is made of."""
         for key in data:
@@ -54,6 +61,12 @@ class Losses:
                 self.refuse(where, f"{key!r} says when this happens, and has no counterpart here.")
             else:
                 self.add(where, f"{key!r} has no counterpart and was left out.")
+
+
+def any_step(data: Any, is_known: Callable[[Any], bool]) -> bool:
+    """Whether this has a list of steps, of which at least one is known."""
+    steps = data.get("steps") if isinstance(data, dict) else None
+    return isinstance(steps, list) and any(map(is_known, steps))
 
 
 class Ids:

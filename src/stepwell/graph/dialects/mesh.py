@@ -88,7 +88,7 @@ class _Converter:
         if "code" in action:
             return [{**node, **_code(action["code"], given)}]
         if "toolName" not in action:
-            self._losses.add(path, "This is no action that is known; the step does nothing.")
+            self._losses.refuse(path, "An action has a toolName, code or return; this has none.")
             return [{**node, "type": "transform", "config": {"value": given}}]
         config: dict[str, Any] = {"tool": action["toolName"], "arguments": given}
         if "connectionId" in action:

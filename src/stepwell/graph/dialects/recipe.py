@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell.graph.dialects.conversion import Ids, Losses, Sequence, slug
+from stepwell.graph.dialects.conversion import Ids, Losses, Sequence, any_step, slug
 
 NAME = "recipe"
 # For each type of step: the type of node, and which field becomes which.
@@ -18,12 +18,11 @@ _DOCUMENT = ("id", "type", "name", "title", "description", "steps", "schedule", 
 
 
 def recognises(data: Any) -> bool:
-    steps = data.get("steps") if isinstance(data, dict) else None
-    return (
-        isinstance(steps, list)
-        and bool(steps)
-        and all(isinstance(step, dict) and step.get("type") in _STEPS for step in steps)
-    )
+    return any_step(data, _is_known)
+
+
+def _is_known(step: Any) -> bool:
+    return isinstance(step, dict) and step.get("type") in _STEPS
 
 
 def convert(data: dict[str, Any], losses: Losses) -> dict[str, Any]:
@@ -39,6 +38,9 @@ def convert(data: dict[str, Any], losses: Losses) -> dict[str, Any]:
     ids, level, after = Ids(losses), Sequence(), list[dict[str, Any]]()
     for index, step in enumerate(data["steps"]):
         path = f"steps[{index}]"
+        if not _is_known(step):
+            losses.unknown_step(path, step, _STEPS)
+            continue
         kind, fields = _STEPS[step["type"]]
         losses.unknown(step, ("type", "id", "name", *fields), path)
         named = step.get("id") or step.get("name")

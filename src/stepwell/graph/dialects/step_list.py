@@ -9,6 +9,7 @@ from stepwell.graph.dialects.conversion import (
     Ids,
     Losses,
     Sequence,
+    any_step,
     milliseconds,
     schema_of,
     slug,
@@ -34,12 +35,11 @@ _BRACES = re.compile(r"\{\{(.*?)\}\}", re.DOTALL)
 
 
 def recognises(data: Any) -> bool:
-    steps = data.get("steps") if isinstance(data, dict) else None
-    return (
-        isinstance(steps, list)
-        and bool(steps)
-        and all(isinstance(step, dict) and step.get("type") in TYPES for step in steps)
-    )
+    return any_step(data, _is_known)
+
+
+def _is_known(step: Any) -> bool:
+    return isinstance(step, dict) and step.get("type") in TYPES
 
 
 def convert(data: dict[str, Any], losses: Losses) -> dict[str, Any]:
@@ -102,8 +102,8 @@ class _Converter:
         """Append steps one behind the other; ids say where they were: `step_0_then_1`."""
         for index, step in enumerate(steps if isinstance(steps, list) else []):
             path = f"{prefix}_{index}"
-            if not isinstance(step, dict) or step.get("type") not in TYPES:
-                self._losses.add(path, f"This is no step that is known: {step!r:.100}.")
+            if not _is_known(step):
+                self._losses.unknown_step(path, step, TYPES)
                 continue
             after = self._step(step, path, level, after)
         return after
