@@ -7,7 +7,15 @@ from collections.abc import Iterable
 import pytest
 
 from stepwell.kernel.clock import SECOND
-from stepwell.kernel.crashes import APART_SECONDS, CRASH_LIMIT, SUSPECT, Stopped, Verdict, judge
+from stepwell.kernel.crashes import (
+    APART_SECONDS,
+    CRASH_LIMIT,
+    SUSPECT,
+    Stopped,
+    Verdict,
+    admits,
+    judge,
+)
 
 NOW = 1000 * SECOND
 
@@ -109,3 +117,21 @@ def test_of_many_runs_only_the_poisonous_one_is_ever_found_looping(
     looping, crashes = _live_through(takeover_seconds, poison_at)
     assert looping == {f"run-{poison_at:02}"}
     assert crashes == CRASH_LIMIT
+
+
+@pytest.mark.parametrize(
+    ("taken", "crashes", "most", "admitted"),
+    [
+        ([], SUSPECT, 0, True),
+        ([], SUSPECT + 1, 0, True),
+        ([SUSPECT], SUSPECT, 0, False),
+        ([SUSPECT], SUSPECT, 2, True),
+        ([SUSPECT, SUSPECT], SUSPECT, 2, False),
+        ([SUSPECT], SUSPECT + 1, 2, False),
+        ([SUSPECT + 1], SUSPECT, 2, False),
+    ],
+)
+def test_suspects_that_were_blamed_are_taken_alone(
+    taken: list[int], crashes: int, most: int, admitted: bool
+) -> None:
+    assert admits(taken, crashes, most) is admitted

@@ -7,9 +7,10 @@ import contextvars
 import logging
 from typing import Any, Protocol
 
+from stepwell.engine.suspects import Suspects
 from stepwell.engine.writer import Writer
 from stepwell.errors import NotOpen, StoreUnavailable
-from stepwell.kernel.changes import Claimed, ClaimRuns, Committed
+from stepwell.kernel.changes import Change, Claimed, ClaimRuns, Committed
 from stepwell.kernel.clock import SECOND, Timer
 from stepwell.store import Store
 
@@ -60,6 +61,9 @@ class Claims:
         self._next_sweep_at = 0
         # Whether the last sweep left something to the next one.
         self._unswept = False
+        self._suspects = Suspects()
+        # How many suspects the next claim calls up.
+        self._called = 0
 
     def soon(self) -> None:
         """Something may have become due: claim, in the commit that is being gathered."""
@@ -71,16 +75,26 @@ class Claims:
                 self._again = True  # it is under way already and may not see what is new
             else:
                 self._ask.limit, self._ask.known = ask.limit, ask.known
+                self._ask.suspects = max(self._ask.suspects, self._called)
+                self._called = 0
             return
         now = self._clock.now()
         if now >= self._next_sweep_at:
             ask.sweep = True
             self._next_sweep_at = now + int(SWEEP_SECONDS * SECOND)
         self._again = False
+        ask.suspects, self._called = self._called, 0
         self._ask = ask
         self._writer.submit(ask).add_done_callback(
             lambda done: self._on_claimed(done, ask), context=self._claimant.surroundings
         )
+
+    def heard(self, batch: list[Change]) -> None:
+        """This has become durable: suspects among it may have turned out to be harmless."""
+        called = self._suspects.got_on(batch)
+        if called:
+            self._called = called
+            self.soon()
 
     def known_changed(self) -> None:
         """A claim that is being gathered has to say so, lest it take runs for forgotten ones."""
@@ -137,6 +151,7 @@ class Claims:
         self.behind = claimed.more or ask.limit <= 0
         if ask.sweep:
             self._unswept = claimed.unswept
+        self._suspects.took(claimed.runs)
         self._claimant.take(claimed)
         if not claimed.more:  # else it is not known yet, and the timer stays as it is
             at = claimed.next_at

@@ -33,6 +33,8 @@ class Dispatcher:
         for change, outcome in zip(batch, committed.outcomes, strict=True):
             if type(change) is EndRun and outcome != FENCED:
                 self._endings.ended(change.held.run_id, change)
+        for worker in self.workers:
+            worker.claims.heard(batch)
         for run_id in committed.ended:
             self._endings.ended(run_id)
         for run_id, owner in committed.stopped:

@@ -72,7 +72,7 @@ class Worker:
         self._parking: dict[str, Execution] = {}
         self._warm: dict[str, tuple[Execution, Timer]] = {}
         self._stopping = True
-        self._claims = Claims(store, writer, self)
+        self.claims = Claims(store, writer, self)
         self.turns = Turns()
         self.losses = Losses()
         self._renewed_at = 0
@@ -94,12 +94,12 @@ class Worker:
             create(self._check()),
             create(prune_now_and_then(self._store, self._ids.new())),
         ]
-        self._claims.soon()
+        self.claims.soon()
 
     async def stop(self) -> None:
         """Stop claiming, let steps in progress finish for a moment, give the rest back."""
         self._stopping = True
-        self._claims.stop()
+        self.claims.stop()
         if self._active and self._grace_seconds > 0:
             self._idle.clear()
             waiter = asyncio.ensure_future(self._idle.wait())
@@ -136,7 +136,7 @@ class Worker:
     async def _retire_dead_neighbours(self) -> None:
         """Processes of this host that are gone need not be waited for until their lease ends."""
         if await retire_dead_neighbours(self._store):
-            self._claims.sweep_soon()
+            self.claims.sweep_soon()
 
     async def _beat(self) -> None:
         """Renew the lease; a worker that cannot drops everything and begins anew."""
@@ -152,7 +152,7 @@ class Worker:
                 if alive:
                     self._renewed_at = asked_at
                     await self._retire_dead_neighbours()
-                    self._claims.soon()
+                    self.claims.soon()
             except Exception as error:  # whatever it is, the next beat may go through
                 log.warning("Worker %s could not renew its lease: %r", self.id, error)
             # In trouble it asks more often, so as to know by the end of the lease.
@@ -179,7 +179,7 @@ class Worker:
                 log.warning("Worker %s cannot begin anew yet: %r", self.id, error)
                 await sleep(self._clock, 1)
         self._enlisting = None
-        self._claims.sweep_soon()  # what the old name held is to be taken over
+        self.claims.sweep_soon()  # what the old name held is to be taken over
 
     def drop_all(self) -> None:
         """Let go of every run at once, recording nothing."""
@@ -201,7 +201,7 @@ class Worker:
         """Find out which workers are dead, and which runs others cancelled, ended or took over."""
         while True:
             await sleep(self._clock, CHECK_SECONDS)
-            self._claims.sweep_if_idle()
+            self.claims.sweep_if_idle()
             held = [(e.held.run_id, e.held.owner, e.held.fence) for e in self._active.values()]
             try:
                 for run_id in await self._store.ended(list(self._warm)) if self._warm else ():
@@ -222,7 +222,7 @@ class Worker:
 
     def claim_soon(self) -> None:
         """Something may have become due."""
-        self._claims.soon()
+        self.claims.soon()
 
     @property
     def full(self) -> bool:
@@ -337,8 +337,8 @@ class Worker:
     def _make_room(self, execution: Execution) -> None:
         if self._active.get(execution.run_id) is execution:
             del self._active[execution.run_id]
-            if self._claims.behind:
-                self._claims.soon()
+            if self.claims.behind:
+                self.claims.soon()
         if not self._active:
             self._idle.set()
 
@@ -349,7 +349,7 @@ class Worker:
 
     def opened(self, execution: Execution, parks: bool) -> None:
         """A run has opened its waits. If that is all it does, it has been given back."""
-        self._claims.by(execution.waits.next_due_at)
+        self.claims.by(execution.waits.next_due_at)
         if not parks or self._parking.pop(execution.run_id, None) is None:
             return
         now = self._clock.now()
@@ -372,7 +372,7 @@ class Worker:
         """A program that had been parked went on by itself."""
         self._forget_waiting(execution.run_id)
         self._active[execution.run_id] = execution
-        self._claims.known_changed()
+        self.claims.known_changed()
 
     def _forget_waiting(self, run_id: str) -> Execution | None:
         """The program in memory of a run that is parked or about to be; it is forgotten here."""
@@ -395,4 +395,4 @@ class Worker:
         self.losses.forget(run_id)
         if execution is not None:
             execution.stop()
-            self._claims.soon()
+            self.claims.soon()

@@ -224,6 +224,9 @@ class ClaimRuns(msgspec.Struct, gc=False):
     # acknowledgement got lost; when sweeping or resending, it is claimed again.
     known: list[str] = []
     resent: bool = False
+    # How many that may take their worker down it takes up, also before they are due, because
+    # others of them got on; none of these: one that is due.
+    suspects: int = 0
 
 
 Change = (

@@ -21,7 +21,7 @@ def _fits(start: StartRun, ask: ClaimRuns) -> bool:
     """Whether the worker could be given the run at once, as far as these two can tell."""
     return (
         ask.limit > 0
-        and not (ask.sweep or ask.resent)
+        and not (ask.sweep or ask.resent or ask.suspects)
         and start.program in ask.programs
         and start.workspace_id == ask.workspace_id
         and start.due_at <= ask.now

@@ -9,10 +9,11 @@ from stepwell.kernel.clock import SECOND
 
 # A step that takes its worker down so often in a row, without any progress, fails its run.
 CRASH_LIMIT = 5
-# From this many on a run is a suspect: a claim takes up one at a time, so that the next crash
-# tells them apart.
+# From this many on a run is a suspect: they are taken up apart, so that the next crash tells them
+# apart. One that got on calls the next ones up, each time twice as many.
 SUSPECT = 3
 APART_SECONDS = 5
+MOST_CALLED = 64
 
 
 class Stopped(NamedTuple):
@@ -56,6 +57,14 @@ def judge(stopped: Sequence[Stopped], now: int) -> list[Verdict]:
             suspects += 1
         verdicts.append(Verdict(run.run_id, crashes, run.progress, due_at))
     return verdicts
+
+
+def admits(taken: Sequence[int], crashes: int, most: int) -> bool:
+    """Whether a claim that takes suspects with these crashes takes another one with so many.
+
+    One that was blamed as a suspect already is taken alone: it did it, or one taken with it.
+    """
+    return not taken or (len(taken) < most and max(*taken, crashes) == SUSPECT)
 
 
 def set_apart(number: int, now: int) -> int:

@@ -16,7 +16,7 @@ def vanish(worker: Worker) -> None:
     for duty in (*worker._duties, worker._enlisting):
         if duty is not None:
             duty.cancel()
-    worker._claims.stop()
+    worker.claims.stop()
     worker.id = ""  # so that stopping it later does not end the lease it leaves behind
 
 

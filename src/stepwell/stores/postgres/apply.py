@@ -71,7 +71,7 @@ async def _apply(db: asyncpg.Connection, batch: Sequence[Change], expectant: boo
     if len(ends) == len(batch):
         return await _apply_ends(db, ends)
     alone = batch[0] if len(batch) == 1 else None
-    if isinstance(alone, ClaimRuns) and not (expectant or alone.resent):
+    if isinstance(alone, ClaimRuns) and not (expectant or alone.resent or alone.suspects):
         # Most claims find nothing, and to find nothing takes one trip and no transaction.
         nothing = await peek(db, alone)
         if nothing is not None:

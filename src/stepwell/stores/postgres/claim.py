@@ -14,7 +14,7 @@ from stepwell.kernel.changes import (
     JournalRow,
     WaitRow,
 )
-from stepwell.kernel.crashes import SUSPECT, set_apart
+from stepwell.kernel.crashes import SUSPECT, admits, set_apart
 from stepwell.stores.postgres.admission import admit
 from stepwell.stores.postgres.columns import pack_texts, texts
 
@@ -93,11 +93,13 @@ async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Clai
     """Give a worker runs to execute and news of those it holds."""
     # Looked for first: what is picked below is not known to the worker yet either.
     forgotten = await _forgotten(db, ask) if ask.sweep or ask.resent else []
+    if ask.suspects:
+        await _call_suspects(db, ask)
     rows = await _pick(db, ask)
-    leased, next_at, seen, locked, limited, suspects, news = rows[0][:7]
+    leased, next_at, seen, locked, limited, suspects, crashes, news = rows[0][:8]
     if not leased:
         return Claimed([], None, lease_lost=True)
-    found: list[Any] = sorted((row[7:] for row in rows if row[7] is not None), key=_order)
+    found: list[Any] = sorted((row[8:] for row in rows if row[8] is not None), key=_order)
     # Whether others were at work on something that is due: they may leave some of it.
     passed_over = seen > 0 and locked == 0
     called = Committed([])
@@ -105,9 +107,13 @@ async def claim(db: asyncpg.Connection, ask: ClaimRuns, done: Committed) -> Clai
         admitted, busy = await admit(db, limited, ask.now, called)
         found += await _take(db, ask, admitted)
         passed_over = passed_over or busy
-    found += await _take(db, ask, [*suspects[:1], *forgotten])
-    if len(suspects) > 1:
-        apart = await _set_apart(db, suspects[1:], ask.now)
+    taken: dict[str, int] = {}
+    for run_id, count in zip(suspects, crashes, strict=True):
+        if admits([*taken.values()], count, ask.suspects):
+            taken[run_id] = count
+    found += await _take(db, ask, [*taken, *forgotten])
+    if left := [run_id for run_id in suspects if run_id not in taken]:
+        apart = await _set_apart(db, left, ask.now)
         next_at = apart if next_at is None else min(apart, next_at)
     if news or ask.resent:
         told = await _nudge(db, ask)
@@ -127,7 +133,8 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
 
     Each row begins with whether the worker has its lease, when to look again, how many
     candidates there were, how many of them could be locked, those of these that have limits or
-    are suspects, and of how many runs that the worker holds there is news.
+    are suspects, the crashes of the latter, and of how many runs that the worker holds there is
+    news.
     """
     return await db.fetch(
         f"""WITH RECURSIVE {LANES}, due AS MATERIALIZED (
@@ -145,9 +152,8 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
                    AND EXISTS (SELECT FROM due) FOR KEY SHARE
             ), picked AS MATERIALIZED (
                 -- Locked one by one, until there are enough.
-                SELECT r.id, r.queues, r.suspect FROM due d CROSS JOIN LATERAL (
-                    SELECT id, limited AND status = 'pending' AS queues,
-                           crashes >= {SUSPECT} AS suspect FROM runs
+                SELECT r.*, r.crashes >= {SUSPECT} AS suspect FROM due d CROSS JOIN LATERAL (
+                    SELECT id, limited AND status = 'pending' AS queues, crashes FROM runs
                     WHERE id = d.id AND owner IS NULL AND {_DUE}
                     FOR UPDATE SKIP LOCKED) r
                 WHERE EXISTS (SELECT FROM lease) LIMIT $5
@@ -160,6 +166,7 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
                 SELECT {LEASED}, {NEXT_AT}, (SELECT count(*) FROM due),
                     (SELECT count(*) FROM picked), ARRAY(SELECT id FROM picked WHERE queues),
                     ARRAY(SELECT id FROM picked WHERE suspect),
+                    ARRAY(SELECT crashes FROM picked WHERE suspect),
                     (SELECT count(*) FROM runs
                      WHERE {_NEWS} AND id = ANY({texts("$7")}))
             ) m LEFT JOIN (
@@ -184,6 +191,21 @@ async def _forgotten(db: asyncpg.Connection, ask: ClaimRuns) -> list[str]:
         pack_texts(ask.known),
     )
     return [row[0] for row in rows]
+
+
+async def _call_suspects(db: asyncpg.Connection, ask: ClaimRuns) -> None:
+    """Make suspects due that were set apart, those first that would be due first."""
+    await db.fetch(
+        """UPDATE runs SET due_at = $1 WHERE id = ANY(ARRAY(
+               SELECT id FROM runs WHERE workspace_id = $2 AND status = 'running'
+                  AND owner IS NULL AND due_at > $1 AND crashes >= $3 AND program = ANY($4)
+               ORDER BY due_at, id LIMIT $5 FOR NO KEY UPDATE SKIP LOCKED))""",
+        ask.now,
+        ask.workspace_id,
+        SUSPECT,
+        ask.programs,
+        ask.suspects,
+    )
 
 
 async def _set_apart(db: asyncpg.Connection, suspects: list[str], now: int) -> int:

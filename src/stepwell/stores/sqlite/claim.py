@@ -14,7 +14,7 @@ from stepwell.kernel.changes import (
     JournalRow,
     WaitRow,
 )
-from stepwell.kernel.crashes import SUSPECT, Stopped, judge, set_apart
+from stepwell.kernel.crashes import SUSPECT, Stopped, admits, judge, set_apart
 from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, ttl_error
 from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.rules import MOST_DEAD, QUEUES, SWEEP_LIMIT
@@ -54,6 +54,8 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
         unswept = not _take_over(db, ask.now, done)
         _expire(db, ask.now, done)
         unswept = not _unblock(db, ask.now, done) or unswept
+    if ask.suspects:
+        _call_suspects(db, ask)
     nudged = _news(db, ask)
     lanes = live_lanes(db, ask)
     called = Committed([])
@@ -111,6 +113,23 @@ def _forgotten(db: apsw.Connection, ask: ClaimRuns) -> list[str]:
     )
 
 
+def _call_suspects(db: apsw.Connection, ask: ClaimRuns) -> None:
+    """Make suspects due that were set apart, those first that would be due first."""
+    run(
+        db,
+        """UPDATE runs SET due_at = ?1 WHERE id IN (
+               SELECT id FROM runs WHERE workspace_id = ?2 AND status = 'running'
+                  AND owner IS NULL AND due_at > ?1 AND crashes >= ?3
+                  AND program IN (SELECT value FROM json_each(?4))
+               ORDER BY due_at, id LIMIT ?5)""",
+        ask.now,
+        ask.workspace_id,
+        SUSPECT,
+        pack(ask.programs),
+        ask.suspects,
+    )
+
+
 def live_lanes(db: apsw.Connection, ask: ClaimRuns) -> list[tuple[int, str]]:
     """(priority, program) of all live runs this worker can execute, highest priority first."""
     found = unpack(
@@ -137,7 +156,8 @@ def _pick(
 ) -> tuple[list[str], bool]:
     """Due runs in order of priority, then of time; limits are checked one by one."""
     picked: list[str] = []
-    suspects = 0
+    suspects: list[int] = []  # the crashes of those that are taken
+    apart = 0
     for priority in dict.fromkeys(lane[0] for lane in lanes):
         due: list[Any] = []
         room = ask.limit - len(picked)
@@ -161,11 +181,13 @@ def _pick(
         for _, run_id, queues, blocked_on, crashes in due:
             if len(picked) == ask.limit:
                 return picked, True
-            if crashes >= SUSPECT:
-                suspects += 1
-            if crashes >= SUSPECT and suspects > 1:
-                due_at = set_apart(suspects - 1, ask.now)
+            if crashes >= SUSPECT and not admits(suspects, crashes, ask.suspects):
+                apart += 1
+                due_at = set_apart(apart, ask.now)
                 run(db, "UPDATE runs SET due_at = ? WHERE id = ?", due_at, run_id)
+            elif crashes >= SUSPECT:
+                suspects.append(crashes)
+                picked.append(run_id)
             elif not queues or _admit(db, run_id, blocked_on, ask.now, done):
                 picked.append(run_id)
         if len(due) >= room:

@@ -136,6 +136,29 @@ async def suspects_are_taken_up_one_at_a_time_however_late(store: Store) -> None
 
 
 @check
+async def suspects_are_called_up_together_except_those_that_were_blamed(store: Store) -> None:
+    await enlist(store, "w0")
+    await enlist(store, "watching", lease_seconds=10_000)
+    await commit(store, *(start(store, f"r{n}") for n in range(6)))
+    for crashes in range(SUSPECT):
+        await claim(store, f"w{crashes}")
+        await store.retire([f"w{crashes}"])
+        await claim(store, "watching", limit=0, sweep=True)
+        await enlist(store, f"w{crashes + 1}")
+    taken = []
+    for called in (0, 0, 2, 0):
+        taken.append(await claim(store, f"w{SUSPECT}", suspects=called))
+        _advance(store, 1)  # too little for any to be due by itself
+    assert [len(claimed.runs) for claimed in taken] == [1, 0, 2, 0]
+    await store.retire([f"w{SUSPECT}"])
+    await claim(store, "watching", limit=0, sweep=True)
+    await enlist(store, "last")
+    # The two that were taken last were blamed; each of them is now taken alone.
+    left = [len((await claim(store, "last", suspects=10)).runs) for _ in range(3)]
+    assert left == [4, 1, 1]
+
+
+@check
 async def news_that_a_lost_acknowledgement_hid_is_told_again(store: Store) -> None:
     await enlist(store, "w1")
     await commit(store, start(store, "r1"))
