@@ -161,10 +161,31 @@ class Context(Awaiting):
                     await self._settled(entry)
         else:
             if entry.status in OPEN:  # of a run that was retried, and whose child had failed
-                with self._giving_up(key, seq, "start"), self._at_work(), execution.holding_up():
-                    entry = await self._start_child(key, seq, definition, input, options, entry)
+                entry = await self._start_again(entry, definition, input, options)
             await self._replay(entry)
         return ChildHandle(self, key, value_of(entry))
+
+    async def _start_again(
+        self, entry: JournalRow, definition: str, input: Any, options: dict[str, Any]
+    ) -> JournalRow:
+        """Start a child once more, in the place of the first one, and before anything after it.
+
+        What the program heard until then did not make it give this up: if it does so now, a timer
+        of its own runs out only because the replay is slow.
+        """
+        execution = self._execution
+        with self._at_work(), execution.holding_up():
+            again = asyncio.ensure_future(
+                self._start_child(entry.key, entry.seq, definition, input, options, entry)
+            )
+            while not again.done():
+                try:
+                    await asyncio.wait([again])
+                except asyncio.CancelledError:
+                    if execution.departed:
+                        again.cancel()
+                        raise
+            return again.result()
 
     async def _start_child(
         self, key: str, seq: int, definition: str, input: Any, options: dict[str, Any],
@@ -325,9 +346,7 @@ class Context(Awaiting):
         _, seq = execution.keys.next(key)
         if entry is not None:
             # It may have been given up by whoever asked first: that is not in the journal.
-            turn = execution.deliveries.replayed(entry.position)
-            if turn is not None:
-                await turn
+            await self._turn_of(entry)
             self._outcome(entry)
             return
         with self._at_work():

@@ -78,13 +78,12 @@ class Deliveries:
         self._went_on: tuple[int, Any] | None = None
         # Whether nothing can be beside the operation that was begun last.
         self._sequential = False
-        # Whether a timer of the program's own may have run out since it was last answered.
-        self.timed = False
+        self._timed = False
         # Turns to come of results that were there before the program was.
         self._late = 0
         # Operations the program has under way.
         self.outstanding = 0
-        # How many hold up all deliveries, and whether that has stopped them.
+        # How many hold up all deliveries, and whether these have stopped because of it.
         self._holds = 0
         self._stopped = False
 
@@ -97,6 +96,11 @@ class Deliveries:
     def replaying(self) -> bool:
         """Whether the journal holds results that the program has not come to yet."""
         return bool(self._order)
+
+    @property
+    def timed(self) -> bool:
+        """Whether a timer of the program's own may have run out since it was last answered."""
+        return self._timed or self._stopped  # then nothing else could have made it go on
 
     def goes_on(self) -> None:
         """The program's own task goes on, from its beginning or with what it was answered."""
@@ -219,21 +223,21 @@ class Deliveries:
 
     def turn(self) -> bool:
         """Another turn of the loop has come; whether this was the last look."""
-        if self.held_up:
-            self._stopped = True
-            return True
         if self._late:
             run_out = self._turns.run_out
             if run_out is None:
-                self.timed = True
+                self._timed = True
             elif any(map(self._is_own, run_out)):
-                self.timed = self._asked = True
+                self._timed = self._asked = True
             self._turns.note_timers()
         if self._asked:
             self._asked, self._left = False, self.settle_turns
         if self._left > 0 and not self._turns.quiet:
             self._left -= 1
             return False
+        if self.held_up:
+            self._stopped = True
+            return True
         self._left = self.settle_turns
         return not self._deliver()
 
@@ -264,7 +268,7 @@ class Deliveries:
         The program is at rest now: no branch that has ended has anything left to do.
         """
         self._branches = {task for task in self._branches if not task.done()}
-        self.timed = False
+        self._timed = False
         if not self._queue:
             self._turning = False
             return False

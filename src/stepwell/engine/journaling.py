@@ -53,21 +53,28 @@ class Journaling:
         if entry.status == "skipped":
             # The program gave this up before and will do so again; until then it waits.
             await asyncio.get_running_loop().create_future()
-        deliveries = self._execution.deliveries
+        try:
+            await self._turn_of(entry)
+        except asyncio.CancelledError:
+            self._skip(entry.key, entry.seq, entry.kind, entry.started_at, unknown=once)
+            raise
+        return self._outcome(entry)
+
+    async def _turn_of(self, entry: JournalRow) -> None:
+        """Return when it is time to hear of a recorded result; CancelledError if it is given up."""
+        execution = self._execution
+        deliveries = execution.deliveries
         turn = deliveries.replayed(entry.position)
         while turn is not None:
             try:
                 await turn
-                break
+                return
             except asyncio.CancelledError:
-                timed = deliveries.timed and self._execution.replaying
-                if self._execution.departed or not timed:
-                    self._skip(entry.key, entry.seq, entry.kind, entry.started_at, unknown=once)
+                if execution.departed or not (deliveries.timed and execution.replaying):
                     raise
                 # More was recorded after it, so the program has seen this result: its timer runs
                 # out only because the replay is slow.
                 turn = deliveries.again(entry.position)
-        return self._outcome(entry)
 
     def _skip(
         self, key: str, seq: int, kind: str, started_at: int, *, unknown: bool = False,
@@ -171,7 +178,7 @@ class Journaling:
         if execution.keys.has(key):
             return
         key, seq = execution.keys.next(key)
-        if execution.entry(key, "node") is not None:
+        if key in execution.entries:  # from before it was retried, perhaps as something it did
             return
         now = execution.clock.now()
         shown = None if output is None else encode(output, "An output", sys.maxsize)

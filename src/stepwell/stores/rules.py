@@ -71,24 +71,36 @@ STATUS_IN_FORK = """CASE WHEN s.status <> 'skipped' THEN s.status
 
 
 # What `s` becomes in a retry if its child is to be started once more.
-TO_BE_STARTED = "kind = 'start', status = 'running', output = NULL, completed_at = NULL"
+TO_BE_STARTED = """kind = 'start', status = 'running', output = NULL, error = NULL,
+        completed_at = NULL"""
+
+
+def end_of_keeping(run_id: str, step: str) -> str:
+    """SQL: the position up to which a retry keeps failures; those after it may have come of it.
+
+    That of the failure that ended the run, in `step`. But a child that could not be started says
+    nothing: if it is one that was started before, its entry is in the old place.
+    """
+    return f"""coalesce((SELECT f.position FROM steps f WHERE f.run_id = {run_id}
+        AND f.key = {step} AND f.kind <> 'start'), 9223372036854775807)"""
 
 
 def dead_child(run_id: str, step: str) -> str:
     """SQL: `s` of that run started a child that did not complete, and whose result nobody got.
 
-    A retry starts it once more, in its place: what came after it came after it.
+    Or it could not start one, and the run ended with that. A retry starts it once more, in its
+    place: what came after it came after it.
     A result that is to be dropped with `step`, or because it failed after that, counts as none.
     Only `start` entries have the id of a run for sure. Early journals had `child` there too, made
     in no time, while the same of run_child has what the child put out: that may be any id, and
     took its time.
     """
-    return f"""(s.kind IN ('start', 'child') AND s.status = 'completed' AND EXISTS (
+    return f"""((s.kind IN ('start', 'child') AND s.status = 'completed' AND EXISTS (
         SELECT 1 FROM runs c WHERE c.id = trim(s.output, '"') AND c.parent_run_id IS NOT NULL
            AND c.status IN ({quoted(ENDED - {"completed"})}) AND (s.kind = 'start'
                OR (c.parent_run_id = {run_id} AND s.started_at = s.completed_at)))
     AND NOT EXISTS (SELECT 1 FROM steps t WHERE t.run_id = {run_id} AND t.key = s.key || '.result'
+                    AND t.kind = 'child'
                     AND t.key IS DISTINCT FROM {step} AND t.status IN ({quoted(REPLAYED)})
-                    AND NOT (t.status = 'failed' AND t.position > coalesce((SELECT f.position
-                        FROM steps f WHERE f.run_id = {run_id} AND f.key = {step}),
-                        9223372036854775807))))"""
+                    AND NOT (t.status = 'failed' AND t.position > {end_of_keeping(run_id, step)})))
+    OR (s.kind = 'start' AND s.status = 'failed' AND s.key = {step}))"""

@@ -21,6 +21,7 @@ from stepwell.stores.rules import (
     USABLE,
     child_of,
     dead_child,
+    end_of_keeping,
 )
 
 _STARTS = Columns(
@@ -176,9 +177,7 @@ async def _copy_journal(db: asyncpg.Connection, change: StartRun) -> None:
         condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED}
                 OR {AWAITED_CHILD} OR {_CHILD} IS NOT NULL)
                 AND s.key IS DISTINCT FROM $3)
-            OR (s.status = 'failed'
-            AND coalesce(s.position < (SELECT position FROM steps WHERE run_id = $2 AND key = $3),
-                         true))"""
+            OR (s.status = 'failed' AND s.position < {end_of_keeping("$2", "$3")})"""
     else:
         condition = f"""(s.status IN ({quoted(REPLAYED)}) OR {INTERRUPTED}) AND s.seq <
             (SELECT seq FROM (SELECT seq FROM steps WHERE run_id = $2 AND key = $3

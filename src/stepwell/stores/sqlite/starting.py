@@ -16,6 +16,7 @@ from stepwell.stores.rules import (
     USABLE,
     child_of,
     dead_child,
+    end_of_keeping,
 )
 from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
@@ -129,8 +130,7 @@ def _copy_journal(db: apsw.Connection, change: StartRun) -> None:
         condition = f"""((s.status IN ({quoted(REPLAYED - {"failed"})}) OR {INTERRUPTED}
                     OR {AWAITED_CHILD} OR {_CHILD} IS NOT NULL)
                 AND s.key IS NOT ?3)
-            OR (s.status = 'failed' AND s.position < coalesce(
-                (SELECT position FROM steps WHERE run_id = ?2 AND key = ?3), 9e18))"""
+            OR (s.status = 'failed' AND s.position < {end_of_keeping("?2", "?3")})"""
     else:
         condition = f"""(s.status IN ({quoted(REPLAYED)}) OR {INTERRUPTED}) AND s.seq <
             (SELECT seq FROM steps WHERE run_id = ?2 AND key = ?3
