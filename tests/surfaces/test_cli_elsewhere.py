@@ -34,13 +34,24 @@ PLUGIN = """
     class Config(NodeConfig):
         text: str
 
-    @node("acme_shout", title="Shout", group="action", config=Config)
+    @node("acme_shout", title="Shout", group="action", config=Config, aliases=("acme_yell",))
     async def shout(config: Config, call: Any) -> Any:
         return config.text.upper()
+
+    @node("acme_praise", title="Praise", group="action", config=Config)
+    async def praise(config: Config, call: Any) -> Any:
+        return f"{config.text}!"
+
+    @node("acme_greet", title="Greet", group="action", config=Config)
+    async def greet(config: Config, call: Any) -> Any:
+        return f"hello {config.text}"
 """
 SHOUTING = """
     name: shouting
-    nodes: [{id: shout, type: acme_shout, config: {text: hello}}]
+    nodes:
+      - {id: greet, type: acme_greet, config: {text: you}}
+      - {id: praise, type: acme_praise, config: {text: "@greet"}}
+      - {id: shout, type: acme_shout, config: {text: "@praise"}}
 """
 
 
@@ -79,7 +90,7 @@ def test_the_same_in_a_child_is_said_too(lite: Cli) -> None:
     assert "No living worker has the Python function 'shout'" in said
 
 
-def test_a_graph_with_a_node_type_of_another_package_waits_for_a_worker_that_has_it(
+def test_a_graph_with_node_types_of_another_package_waits_for_a_worker_that_has_it(
     lite: Cli,
 ) -> None:
     path = written(lite, SHOUTING)
@@ -94,4 +105,4 @@ def test_a_graph_with_a_node_type_of_another_package_waits_for_a_worker_that_has
         )  # fmt: skip
         with plugged_in(lite), lite.worker("jobs"):
             lite.until(lambda found: found["run"]["status"] == "completed", "runs", "show", run_id)
-    assert lite.ok("runs", "show", run_id)["run"]["output"] == "HELLO"
+    assert lite.ok("runs", "show", run_id)["run"]["output"] == "HELLO YOU!"

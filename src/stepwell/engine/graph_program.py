@@ -136,7 +136,7 @@ class Interpreter:
         except FunctionUnknown as unknown:
             if "function" not in unknown.details:  # somebody else's
                 raise
-            program = graph_program(self._plugged_in, unknown.details["function"])
+            program = graph_program(sorted(self._plugged_in)[:2], unknown.details["function"])
             raise Elsewhere(program) from None
 
     async def _durably(

@@ -38,8 +38,7 @@ class GraphProgram:
         claimed = ctx.claimed
         revision = await answer_of(self._host.clock, partial(self._revision, claimed))
         if revision.unknown_types:
-            functions = [name for kind, name in needs_of(claimed.program) if kind == "function"]
-            await ctx.elsewhere(graph_program(revision.plugged_in, *functions))
+            await ctx.elsewhere(_program_of(revision, needs_of(claimed.program)))
         policy = revision.definition.policy
         scope = Scope(
             {
@@ -65,6 +64,18 @@ class GraphProgram:
     async def _revision(self, claimed: ClaimedRun) -> Revision:
         assert claimed.revision is not None
         return await self._revisions.get(claimed.revision)
+
+
+def _program_of(revision: Revision, needs: list[tuple[str, str]]) -> str:
+    """What finds a worker that has all node types of a graph which this one has not.
+
+    Two of those that are missing are enough to begin with, whatever else a worker has. Where such
+    types have led here in vain, it takes them all.
+    """
+    function = next((name for kind, name in needs if kind == "function"), None)
+    misled = any(kind == "node_type" for kind, _ in needs)
+    types = revision.plugged_in if misled else sorted(revision.unknown_types)[:2]
+    return graph_program(types, function)
 
 
 def _trigger(claimed: ClaimedRun) -> Any:

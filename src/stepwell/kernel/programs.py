@@ -23,8 +23,8 @@ _AND = " + "
 def graph_program(node_types: Iterable[str] = (), function: str | None = None) -> str:
     """The program of a graph that needs what not every worker has.
 
-    That is all node types in it that other packages bring, and the function of the node that it
-    has come to.
+    That is node types in it that other packages bring, and the function of the node that it has
+    come to.
     """
     needs = [f"{_NODE_TYPE}{name}" for name in sorted(node_types)]
     needs += [] if function is None else [f"{_FUNCTION}{function}"]
