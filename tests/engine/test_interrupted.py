@@ -343,7 +343,7 @@ async def test_a_run_that_waits_in_branches_comes_to_rest(
 async def test_however_many_limits_were_waited_for_they_are_all_gone_through_at_once(
     world: World, clock: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    for store in ("sqlite.claim", "postgres.sweep"):
+    for store in ("sqlite.sweep", "postgres.sweep"):
         monkeypatch.setattr(f"stepwell.stores.{store}.SWEEP_LIMIT", 2)
 
     @workflow

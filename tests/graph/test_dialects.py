@@ -82,6 +82,7 @@ def test_a_step_list_says_what_was_lost() -> None:
         ("{{variables.ready}}", {"ref": "@input.ready"}),
         ("variables.n > 3", "input.n > 3"),
         ({"variable": "n", "equals": 3}, {"ref": "@input.n", "eq": 3}),
+        ({"variable": "n", "operator": "less_than", "value": 3}, {"ref": "@input.n", "lt": 3}),
         ({"strange": 1}, "false"),
     ],
 )
@@ -90,6 +91,31 @@ def test_conditions_of_a_step_list(condition: Any, expression: Any) -> None:
     found = imported({"name": "x", "steps": steps})
     assert found.document["nodes"][0]["config"] == {"expression": expression}
     assert bool(found.losses) == (condition == {"strange": 1})
+
+
+@pytest.mark.parametrize(
+    ("step", "path"),
+    [
+        ({"type": "bash"}, "step_0"),
+        ({"type": "bash", "command": "x", "skip_if": "{{variables.x}}"}, "step_0.skip_if"),
+        ({"type": "bash", "command": "x", "depends_on": ["y"]}, "step_0.depends_on"),
+        ({"type": "tool", "tool": "bash", "args": {"command": "x", "stdin": "y"}},
+         "step_0.arguments.stdin"),
+        ({"type": "conditional", "condition": {"strange": 1}}, "step_0.condition"),
+        ({"type": "conditional", "condition": "true", "then": {"type": "bash"}}, "step_0_then"),
+        ({"type": "loop", "steps": [{"type": "bash", "command": "x"}]}, "step_0"),
+    ],
+)  # fmt: skip
+def test_what_would_mean_something_else_without_a_field_is_refused(step: Any, path: str) -> None:
+    losses = imported({"name": "x", "steps": [step]}).losses
+    assert [(loss.path, loss.severity) for loss in losses] == [(path, "error")]
+
+
+def test_variables_may_call_their_types_as_programmers_do() -> None:
+    variables = {"n": {"type": "int"}, "who": {"type": ["string", "null"]}}
+    steps = [{"type": "bash", "command": "x"}]
+    found = imported({"name": "x", "variables": variables, "steps": steps}).document["inputs"]
+    assert found["properties"] == {"n": {"type": "integer"}, "who": {"type": ["string", "null"]}}
 
 
 # -- reference steps -------------------------------------------------------------------------
@@ -121,13 +147,14 @@ def test_reference_steps_wait_for_what_they_refer_to() -> None:
     }  # fmt: skip
     assert ways(plan, "validate") == set()
     assert ways(plan, "leave") == {"validate"}
-    assert ways(plan, "Create_User") == {"Create_User_call"}
+    assert ways(plan, "Create_User") == {"Create_User_call", "validate"}
     assert ways(plan, "greet") == {"validate"}
     assert found.document["refs"] == "lenient"
     nodes = {node["id"]: node for node in found.document["nodes"]}
     assert nodes["Create_User_call"]["retry"] == {"attempts": 3, "base": "500ms"}
     assert nodes["Create_User_call"]["timeout"] == "30s"
     assert nodes["greet"]["for_each"] == {"items": "@validate.friends", "concurrency": 4}
+    assert nodes["Create_User"]["when"] == nodes["Create_User_call"]["when"]
     assert lost(found) == {"steps[2].name"}
 
 

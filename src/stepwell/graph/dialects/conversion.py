@@ -15,11 +15,20 @@ from stepwell.kernel.names import show
 Load = Callable[[str], str | None]
 
 
-# Fields by which others say that something is not always done, and what means that it is.
+# Fields by which others say that something is not always done, and what means that it is; names
+# without what separates their words.
 _GUARDS = {
-    **dict.fromkeys(("if", "when", "condition", "runif", "run_if", "only_if", "enabled"), True),
-    **dict.fromkeys(("unless", "disabled"), False),
+    **dict.fromkeys(("if", "when", "condition", "runif", "onlyif", "enabled"), True),
+    **dict.fromkeys(("unless", "disabled", "skip", "skipif"), False),
 }
+# Fields by which they say what there is to do, and in which order.
+_STRUCTURE = frozenset(
+    {"steps", "children", "branches", "body", "then", "else", "iftrue", "iffalse", "loop", "gate",
+     "gates", "foreach", "expand", "oncomplete", "needs", "dependson", "waitsfor", "after",
+     "before", "branch", "pointcuts"}
+)  # fmt: skip
+_TYPES = {"int": "integer", "bool": "boolean", "float": "number", "str": "string",
+          "list": "array", "dict": "object"}  # fmt: skip
 
 
 class Loss(msgspec.Struct, frozen=True):
@@ -52,13 +61,15 @@ class Losses:
 
     def unknown(self, data: Mapping[str, Any], known: tuple[str, ...], path: str) -> None:
         """Report the fields of a mapping that nothing is made of."""
-        for key in data:
+        for key, value in data.items():
             where = f"{path}.{key}" if path else key
+            plain = str(key).lower().replace("_", "").replace("-", "")
             if key in known:
                 continue
-            harmless = _GUARDS.get(str(key).lower(), data[key])
-            if path and data[key] is not harmless:
+            if plain in _GUARDS and value not in (None, _GUARDS[plain]) and path:
                 self.refuse(where, f"{key!r} says when this happens, and has no counterpart here.")
+            elif plain in _STRUCTURE and value:
+                self.refuse(where, f"{key!r} says what happens, and has no counterpart here.")
             else:
                 self.add(where, f"{key!r} has no counterpart and was left out.")
 
@@ -111,7 +122,9 @@ def slug(text: str) -> str:
 
 
 def milliseconds(value: Any) -> str | None:
-    """A duration given in milliseconds, as one that people can read."""
+    """A duration given in milliseconds, as one that people can read; texts say their unit."""
+    if isinstance(value, str):
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float) or value < 0:
         return None
     return f"{value / 1000:g}s" if value % 1000 == 0 else f"{value:g}ms"
@@ -132,6 +145,8 @@ def schema_of(variables: Any, path: str, losses: Losses) -> dict[str, Any] | Non
             key: spec[key] for key in ("type", "description", "default", "enum", "pattern")
             if key in spec
         }  # fmt: skip
+        if isinstance(kind := spec.get("type"), str):
+            properties[name]["type"] = _TYPES.get(kind, kind)
         if spec.get("required") is True and "default" not in spec:
             required.append(name)
     found: dict[str, Any] = {"type": "object", "properties": properties}

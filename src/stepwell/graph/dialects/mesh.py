@@ -82,7 +82,7 @@ class _Converter:
     ) -> list[dict[str, Any]]:
         action = step["action"]
         self._losses.unknown(action, _ACTION, path)
-        given = self._values(step.get("input") or {})
+        given = self._values({} if step.get("input") is None else step["input"])
         if action.get("return"):
             return [{**node, "type": "return", "config": {"value": given}}]
         if "code" in action:
@@ -102,6 +102,8 @@ class _Converter:
         if "for_each" in node:
             shaped["for_each"] = {**node["for_each"], "items": f"@{call}", "as": "item"}
             shaped["config"]["input"] = "@item"
+        if "when" in node:  # there is nothing to transform if the tool was not called
+            shaped["when"] = node["when"]
         return [raw, shaped]
 
     def _for_each(self, each: Any, path: str) -> dict[str, Any]:

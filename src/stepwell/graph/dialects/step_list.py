@@ -26,7 +26,10 @@ _DOCUMENT = (
     "id", "name", "slug", "title", "description", "tags", "steps", "variables", "constraints",
     "runtime", "version", "enabled", "outputs",
 )  # fmt: skip
-_COMMON = ("id", "name", "type", "outputVariable", "output_variable", "description")
+_COMMON = (
+    "id", "name", "type", "outputVariable", "output_variable", "description", "timeout",
+    "timeoutMs", "timeout_ms",
+)  # fmt: skip
 _OPERATORS = {"equals": "eq", "not_equals": "neq", "greater_than": "gt", "less_than": "lt"}
 _PLAIN = re.compile(r"[A-Za-z_][\w-]*(?:\.[\w-]+)*")
 _OUTPUT = re.compile(r"(?<![\w.])outputs\.([A-Za-z_]\w*)")
@@ -100,7 +103,10 @@ class _Converter:
         self, steps: Any, prefix: str, level: Sequence, after: list[dict[str, Any]]
     ) -> list[dict[str, Any]]:
         """Append steps one behind the other; ids say where they were: `step_0_then_1`."""
-        for index, step in enumerate(steps if isinstance(steps, list) else []):
+        if steps is not None and not isinstance(steps, list):
+            self._losses.refuse(prefix, "Steps are a list.")
+            steps = []
+        for index, step in enumerate(steps or []):
             path = f"{prefix}_{index}"
             if not _is_known(step):
                 self._losses.unknown_step(path, step, TYPES)
@@ -138,10 +144,17 @@ class _Converter:
     def _bash(
         self, step: Any, node_id: str, path: str, level: Sequence, after: Any
     ) -> list[dict[str, Any]]:
-        known = ("command", "timeout", "timeoutMs", "timeout_ms", "cwd", "tool", "arguments")
+        arguments = step.get("arguments") or {}
+        given = {"command", "cwd", "timeout", "timeoutMs", "timeout_ms"}
+        for name in arguments.keys() - given:
+            self._losses.refuse(f"{path}.arguments.{name}", "A command has no such argument here.")
+        step = {**{name: arguments[name] for name in arguments.keys() & given}, **step}
+        if not step.get("command"):
+            self._losses.refuse(path, "There is no command.")
         config = {"command": self._values(step.get("command", ""))}
         if "cwd" in step:
             config["cwd"] = self._values(step["cwd"])
+        known = ("command", "cwd", "tool", "arguments")
         return level.add(self._node(step, node_id, path, "shell", config, known), after)
 
     def _tool(
@@ -149,10 +162,10 @@ class _Converter:
     ) -> list[dict[str, Any]]:
         arguments = step.get("arguments", step.get("args", step.get("input", {})))
         if step.get("tool") == "bash":
-            inner = {**step, "command": (arguments or {}).get("command", step.get("command", ""))}
-            return self._bash(inner, node_id, path, level, after)
+            inner = {key: step[key] for key in step if key not in ("args", "input")}
+            return self._bash({**inner, "arguments": arguments}, node_id, path, level, after)
         config = {"tool": step.get("tool"), "arguments": self._values(arguments)}
-        known = ("tool", "arguments", "args", "input", "timeout", "timeoutMs", "timeout_ms")
+        known = ("tool", "arguments", "args", "input")
         return level.add(self._node(step, node_id, path, "tool", config, known), after)
 
     def _agent(
@@ -161,7 +174,7 @@ class _Converter:
         content = step.get("content") or step.get("message") or step.get("goal") or ""
         kind = step["type"]
         config = {"instruction" if kind == "agent" else "message": self._values(content)}
-        known = ["content", "message", "goal", "timeout", "timeoutMs", "timeout_ms"]
+        known = ["content", "message", "goal"]
         if kind == "agent_message":
             for theirs, ours in (
                 ("interrupt", "interrupt"), ("await_response", "await_response"),
@@ -203,6 +216,9 @@ class _Converter:
         self, step: Any, node_id: str, path: str, level: Sequence, after: Any
     ) -> list[dict[str, Any]]:
         over = step.get("over")
+        if over is None:
+            self._losses.refuse(path, "A loop has `over`: a list, or the name of one.")
+            over = []
         if isinstance(over, str):
             over = self._reference(over)
         body = Sequence()
@@ -223,10 +239,7 @@ class _Converter:
         default = step.get("defaultAction", step.get("default_action"))
         if default is not None:
             config["on_timeout"] = default
-        known = (
-            "prompt", "message", "timeout", "timeoutMs", "timeout_ms", "defaultAction",
-            "default_action",
-        )  # fmt: skip
+        known = ("prompt", "message", "defaultAction", "default_action")
         return level.add(self._node(step, node_id, path, "approval", config, known), after)
 
     def _subworkflow(
@@ -275,10 +288,10 @@ class _Converter:
             return _OUTPUT.sub(lambda match: f"steps.{self._set_by(match[1])}.output", text)
         if isinstance(condition, dict) and isinstance(condition.get("variable"), str):
             found: dict[str, Any] = {"ref": self._reference(condition["variable"])}
-            for theirs, ours in _OPERATORS.items():
-                if theirs in condition:
-                    found[ours] = condition[theirs]
-            self._losses.unknown(condition, ("variable", *_OPERATORS), path)
-            return found
-        self._losses.add(path, f"The condition {condition!r:.100} is not known; it never holds.")
+            written = {key: condition[key] for key in condition if key != "variable"}
+            if written.keys() == {"operator", "value"}:
+                written = {str(written["operator"]): written["value"]}
+            if written.keys() <= _OPERATORS.keys():
+                return found | {_OPERATORS[key]: value for key, value in written.items()}
+        self._losses.refuse(path, f"The condition {condition!r:.100} is not known.")
         return "false"
