@@ -19,7 +19,7 @@ from stepwell import Stepwell, workflow
 from stepwell.catalog import node_types
 from stepwell.graph.documents import checked
 from stepwell.graph.problems import Problems
-from stepwell.store import graph_version
+from stepwell.record import graph_version
 
 WIDTH = 1_000  # nodes of the graph in which they are all beside each other
 

@@ -21,39 +21,22 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Annotated, Any, Literal, Protocol
+from typing import Any, Literal, Protocol
 
 import pydantic
-from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from stepwell.errors import ConfigInvalid, InvalidDuration
-from stepwell.graph.problems import Problems, below
+from stepwell.config import Config, note, said
+from stepwell.config import WrittenDuration as WrittenDuration
+from stepwell.errors import ConfigInvalid
+from stepwell.graph.problems import Problems
 from stepwell.graph.refs import Inserted as Inserted
 from stepwell.graph.refs import may_refer
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.records import GateRecord, OnTimeout
 
-# How pydantic calls what is wrong, and how the checks of definitions do.
-_CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
 
-
-def _duration(value: str | int | float) -> str | int | float:
-    try:
-        seconds(value)
-    except InvalidDuration as error:
-        raise ValueError(error.message.removeprefix("duration: ")) from None
-    return value
-
-
-# A field with a duration, kept as it was written: "90s", "1h30m", ISO 8601, or seconds.
-# Checked before pydantic has a look, which would take a truth value for a number.
-WrittenDuration = Annotated[str | int | float, BeforeValidator(_duration)]
-
-
-class NodeConfig(BaseModel):
-    """What is written under `config`; unknown fields are refused."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True)
+class NodeConfig(Config):
+    """What is written under `config`."""
 
 
 class Host(Protocol):
@@ -230,7 +213,7 @@ class NodeType:
             return self.config.model_validate(call.config())
         except pydantic.ValidationError as error:
             found = "; ".join(
-                f"{'.'.join(map(str, each['loc'])) or 'config'}: {_said(each)}"
+                f"{'.'.join(map(str, each['loc'])) or 'config'}: {said(each)}"
                 for each in error.errors(include_url=False, include_input=False)[:10]
             )
             raise ConfigInvalid(f"The config of {call.key!r} does not fit: {found}.") from None
@@ -243,22 +226,7 @@ class NodeType:
             for each in error.errors(include_url=False, include_input=False):
                 loc = each["loc"]
                 if loc[:1] in [(field,) for field in self.verbatim] or not _refers(config, loc):
-                    self._note(each, path, problems)
-
-    def _note(self, found: Any, path: str, problems: Problems) -> None:
-        place = path
-        for key in found["loc"]:
-            place = below(place, key)
-        message, hint = f"{_said(found)}.", ""
-        fields = list(self.config.model_fields)
-        if found["type"] == "missing":
-            message = f"A {self.name} needs {found['loc'][-1]!r}."
-        elif found["type"] == "extra_forbidden":
-            name = str(found["loc"][-1])
-            message = f"A {self.name} has no {name!r}."
-            if len(found["loc"]) == 1:
-                hint = problems.did_you_mean(name, fields) or f"It has {', '.join(fields)}."
-        problems.error(place, _CODES.get(found["type"], "bad_field"), message, hint)
+                    note(each, self.name, self.config, path, problems)
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the config."""
@@ -279,11 +247,6 @@ class NodeTypes:
         self.aliases = dict(aliases) | {
             alias: each.name for each in self.by_name.values() for alias in each.aliases
         }
-
-
-def _said(found: Any) -> str:
-    """What is wrong, in the words of the check that has found it."""
-    return str(found["msg"]).removeprefix("Value error, ").removesuffix(".")
 
 
 def _refers(config: Any, loc: tuple[int | str, ...]) -> bool:

@@ -22,148 +22,12 @@ from typing import Any, Protocol
 
 import msgspec
 
-from stepwell.graph.definition import Definition
-from stepwell.kernel.changes import Change, Committed, SendSignal, StartRun
+from stepwell.kernel.changes import Change, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
-from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.ids import lowest_id
-from stepwell.kernel.programs import GRAPH_PROGRAM
-from stepwell.kernel.records import (
-    DefinitionRecord,
-    DraftRecord,
-    GateRecord,
-    ProposalRecord,
-    RevisionRecord,
-    SecretRecord,
-)
 from stepwell.kernel.run import Run, Step, WorkerInfo
-
-# How long runs are kept that need not be.
-EPHEMERAL_RETENTION: Duration = "1h"
-
-
-class VersionRow(msgspec.Struct):
-    """A version of a definition: what a start needs to know of it."""
-
-    name: str
-    version: int
-    kind: str
-    program: str
-    retention_seconds: int | None
-    max_concurrent_runs: int | None
-    deadline_seconds: float | None
-    # The hash of its document, if the definition is data.
-    revision: str | None = None
-    enabled: bool = True
-
-
-def graph_version(definition: Definition, number: int, revision: str) -> VersionRow:
-    """The version of a definition that is data."""
-    policy = definition.policy
-    retention = EPHEMERAL_RETENTION if policy.ephemeral else None
-    if policy.retention is not None:
-        retention = policy.retention
-    return VersionRow(
-        name=definition.name,
-        version=number,
-        kind="graph",
-        program=GRAPH_PROGRAM,
-        retention_seconds=None if retention is None else int(seconds(retention)),
-        max_concurrent_runs=policy.max_concurrent_runs,
-        deadline_seconds=None if policy.timeout is None else seconds(policy.timeout),
-        revision=revision,
-    )
-
-
-class Amendment(msgspec.Struct):
-    """A change of a definition and all that belongs to it, made at once or not at all."""
-
-    # As it will be, with the serial it will have: made from the one before.
-    definition: DefinitionRecord
-    draft: DraftRecord | msgspec.UnsetType | None = msgspec.UNSET
-    document: str | None = None
-    revision: RevisionRecord | None = None
-    version: VersionRow | None = None
-    proposal: ProposalRecord | None = None
-    deleted: bool = False
-
-
-class Records(Protocol):
-    """Records that change seldom. Changes raise Overtaken if another one came first."""
-
-    async def definition(self, workspace_id: str, name: str) -> DefinitionRecord | None: ...
-
-    async def definitions(self, workspace_id: str) -> list[DefinitionRecord]:
-        """All of them, by name; without their layouts."""
-        ...
-
-    async def draft(self, workspace_id: str, definition: str) -> DraftRecord | None: ...
-
-    async def amend(self, workspace_id: str, amendment: Amendment) -> Committed: ...
-
-    async def document(self, workspace_id: str, hash: str) -> str | None: ...
-
-    async def keep(self, workspace_id: str, hash: str, document: str, now: int) -> None:
-        """Keep a document under its hash, or the one there is, which means the same."""
-        ...
-
-    async def prune_documents(self, before: int, now: int, limit: int) -> int:
-        """Look at so many documents that nobody has kept since then; 0 when none is left.
-
-        Those go that no revision, no version and no run names; for the others it is as if they
-        were kept now.
-        """
-        ...
-
-    async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:
-        """What a definition has had published, the newest first."""
-        ...
-
-    async def proposal(self, workspace_id: str, proposal_id: str) -> ProposalRecord | None: ...
-
-    async def proposals(
-        self, workspace_id: str, definition: str | None, status: str | None = None, now: int = 0
-    ) -> list[ProposalRecord]:
-        """All proposals, or those for a definition or with a status by now, the newest first."""
-        ...
-
-    async def put_proposal(
-        self, workspace_id: str, proposal: ProposalRecord, was: str | None
-    ) -> None:
-        """Write a proposal whose status was that; None if it is new."""
-        ...
-
-    async def gate(self, workspace_id: str, gate_id: str) -> GateRecord | None: ...
-
-    async def gates(
-        self, workspace_id: str, run_id: str | None = None, *, only_open: bool = True
-    ) -> list[GateRecord]:
-        """Gates, oldest first: all, or those of a run and then those of runs below it.
-
-        Nobody waits at those that are not open, nor at any of a run that has ended.
-        """
-        ...
-
-    async def open_gate(self, workspace_id: str, gate: GateRecord) -> GateRecord:
-        """Open a gate, unless its run has one under that key; the one there is."""
-        ...
-
-    async def change_gate(
-        self, workspace_id: str, gate: GateRecord, signal: SendSignal | None = None
-    ) -> Committed:
-        """Write a gate with the next serial, and send a signal to its run along with it."""
-        ...
-
-    async def secrets(self, workspace_id: str) -> list[SecretRecord]: ...
-
-    async def put_secret(self, workspace_id: str, secret: SecretRecord) -> None: ...
-
-    async def replace_secret(self, workspace_id: str, secret: SecretRecord, was: str) -> bool:
-        """Seal a secret anew if it is still sealed as it was; whether it is."""
-        ...
-
-    async def delete_secret(self, workspace_id: str, name: str) -> bool: ...
+from stepwell.record import Records, Triggers, VersionRow
 
 
 class WorkerRow(msgspec.Struct):
@@ -202,8 +66,16 @@ class RunFilter(msgspec.Struct):
         return None if self.since is None else lowest_id(self.since - 10 * SECOND)
 
 
-# Told of a run that was stopped and the worker that held it; of nothing if one may be due.
-Notice = Callable[[tuple[str, str | None] | None], None]
+class Heard(msgspec.Struct, frozen=True):
+    """What another process may have done."""
+
+    # A run that was stopped, and the worker that held it; else some run may have become due.
+    stopped: tuple[str, str | None] | None = None
+    # Whether some trigger may have to fire.
+    firing: bool = False
+
+
+Notice = Callable[[Heard], None]
 
 
 class Store(Protocol):
@@ -213,6 +85,9 @@ class Store(Protocol):
 
     @property
     def records(self) -> Records: ...
+
+    @property
+    def triggers(self) -> Triggers: ...
 
     async def open(self) -> None:
         """Connect and check the schema; an empty store is given its tables."""
@@ -229,7 +104,7 @@ class Store(Protocol):
         ...
 
     def watch(self, notice: Notice) -> None:
-        """Call back when another process may have made a run due, or stopped one."""
+        """Call back when another process may have made something due, or stopped a run."""
         ...
 
     def announce(self, committed: Committed) -> None:

@@ -22,7 +22,8 @@ from stepwell.kernel.records import (
     RevisionRecord,
     SecretRecord,
 )
-from stepwell.store import Amendment, Store, graph_version
+from stepwell.record import Amendment, graph_version
+from stepwell.store import Store
 from stepwell.testing.clock import FakeClock
 
 WS = "default"

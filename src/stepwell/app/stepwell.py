@@ -44,10 +44,11 @@ from stepwell.kernel.names import (
 from stepwell.kernel.programs import graph_programs
 from stepwell.kernel.run import Run
 from stepwell.kernel.tasks import advance_name, report_of
+from stepwell.record import VersionRow, graph_version
 from stepwell.sdk.function import functions_by_name
 from stepwell.sdk.workflow import Workflow, registry
 from stepwell.settings import Settings
-from stepwell.store import Store, VersionRow, graph_version
+from stepwell.store import Store
 
 # How many steps the error names when there is none of that key.
 MAX_SHOWN = 10

@@ -32,7 +32,7 @@ from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.names import check_text
 from stepwell.kernel.retry import Retry
 from stepwell.kernel.states import OPEN, SETTLED
-from stepwell.store import VersionRow
+from stepwell.record import VersionRow
 
 # How many runs of graphs may have started each other, one below the other.
 MAX_DEPTH = 1000

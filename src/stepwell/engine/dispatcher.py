@@ -13,7 +13,7 @@ from stepwell.kernel.changes import (
     RecordStep,
     StartRun,
 )
-from stepwell.store import Store
+from stepwell.store import Heard, Store
 
 
 class Dispatcher:
@@ -47,10 +47,10 @@ class Dispatcher:
             committed.due = False  # nothing is left for others
         self._store.announce(committed)
 
-    def noticed(self, stopped: tuple[str, str | None] | None) -> None:
+    def noticed(self, heard: Heard) -> None:
         """Another process did something."""
-        if stopped is not None:
-            self._let_go(*stopped)
+        if heard.stopped is not None:
+            self._let_go(*heard.stopped)
         self.claim_soon()
 
     def _let_go(self, run_id: str, owner: str | None) -> None:

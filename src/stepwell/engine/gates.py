@@ -9,7 +9,7 @@ from stepwell.errors import Overtaken
 from stepwell.kernel import gates as rules
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.records import GateRecord, OnTimeout
-from stepwell.store import Records
+from stepwell.record import Records
 
 
 class Gates:

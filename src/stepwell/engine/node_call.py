@@ -14,7 +14,7 @@ from stepwell.graph.plan import PlanNode
 from stepwell.graph.refs import Composed, Inserted, Text, as_text, look_up, resolve
 from stepwell.graph.scope import Scope
 from stepwell.kernel.clock import Clock
-from stepwell.store import Records
+from stepwell.record import Records
 
 
 class NodeHost:

@@ -16,7 +16,7 @@ from stepwell.graph.inputs import Inputs
 from stepwell.graph.parse import parse
 from stepwell.graph.plan import Plan
 from stepwell.graph.problems import Problems
-from stepwell.store import Records
+from stepwell.record import Records
 
 if TYPE_CHECKING:
     from stepwell.node import NodeType, NodeTypes

@@ -17,7 +17,8 @@ from stepwell.kernel.ids import Ids
 from stepwell.kernel.limits import definition_limit, key_limit
 from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_text
 from stepwell.kernel.programs import code_program
-from stepwell.store import Store, VersionRow, graph_version
+from stepwell.record import VersionRow, graph_version
+from stepwell.store import Store
 
 DEFAULT_RETENTION_SECONDS = 30 * 86_400
 

@@ -14,7 +14,7 @@ from stepwell.kernel.codec import decode, encode_result
 from stepwell.kernel.masking import Masking
 from stepwell.kernel.records import SecretRecord
 from stepwell.kernel.sealing import Keyring
-from stepwell.store import Records
+from stepwell.record import Records
 
 # How long what was read stands before the store is asked again.
 FRESH_SECONDS = 5

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import lru_cache
 from typing import Any
 
@@ -96,17 +96,7 @@ def holds(condition: Condition, scope: Scope) -> bool:
     data["steps"] = {
         step_id: _shown(scope, step_id, paths) for step_id, paths in condition.steps.items()
     }
-    try:
-        result = _compiled(condition.text, condition.variables).eval(data=data)
-    except RuntimeError as error:  # more iterations than are allowed, say
-        raise ConditionFailed(f"{condition.text!r} failed: {_said(error)}") from None
-    if result.type() == cel.Type.ERROR:
-        raise ConditionFailed(f"{condition.text!r} failed: {_said(result.value())}")
-    if result.type() != cel.Type.BOOL:
-        raise ConditionFailed(
-            f"{condition.text!r} yields {result.value()!r}, which is neither true nor false."
-        )
-    return bool(result.value())
+    return evaluate(condition.text, condition.variables, data)
 
 
 def is_true(value: Any) -> bool:
@@ -183,27 +173,51 @@ def _is_number(value: Any) -> bool:
 # -- CEL ---------------------------------------------------------------------------------
 
 
-def _read_expression(text: str, names: Names, path: str, problems: Problems) -> Expression | None:
+def check_expression(
+    text: str, variables: tuple[str, ...], path: str, problems: Problems, names: Names
+) -> bool:
+    """Whether CEL text over these variables yields true or false; if not, a problem."""
     if not text.strip() or len(text) > MAX_LENGTH:
         problems.error(
             path, "bad_condition",
             "A condition is empty." if not text.strip()
             else f"A condition has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed.",
         )  # fmt: skip
-        return None
-    variables = tuple(sorted({*VARIABLES, *names.items}))
+        return False
     try:
         expression = _compiled(text, variables)
     except RuntimeError as error:
         hint = _hint(text, variables, names, error, problems)
         problems.error(path, "bad_condition", _said(error), hint)
-        return None
+        return False
     if expression.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
         problems.error(
             path, "condition_not_boolean",
             f"{text!r} yields {expression.return_type().name().lower()}, not true or false.",
             "Compare it with something.",
         )  # fmt: skip
+        return False
+    return True
+
+
+def evaluate(text: str, variables: tuple[str, ...], data: Mapping[str, Any]) -> bool:
+    """Whether CEL text holds; raises ConditionFailed if nobody can tell."""
+    try:
+        result = _compiled(text, variables).eval(data=data)
+    except RuntimeError as error:  # more iterations than are allowed, say
+        raise ConditionFailed(f"{text!r} failed: {_said(error)}") from None
+    if result.type() == cel.Type.ERROR:
+        raise ConditionFailed(f"{text!r} failed: {_said(result.value())}")
+    if result.type() != cel.Type.BOOL:
+        raise ConditionFailed(
+            f"{text!r} yields {result.value()!r}, which is neither true nor false."
+        )
+    return bool(result.value())
+
+
+def _read_expression(text: str, names: Names, path: str, problems: Problems) -> Expression | None:
+    variables = tuple(sorted({*VARIABLES, *names.items}))
+    if not check_expression(text, variables, path, problems, names):
         return None
     steps = _steps_in(text, names, path, problems)
     return None if steps is None else Expression(text, variables, steps)

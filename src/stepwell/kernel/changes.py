@@ -341,6 +341,8 @@ class Committed(msgspec.Struct):
     ended: list[str] = []
     # Whether some run became due.
     due: bool = False
+    # Whether some trigger may have to fire.
+    firing: bool = False
 
 
 FENCED = "fenced"

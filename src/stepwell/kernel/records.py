@@ -1,4 +1,4 @@
-"""Records that change seldom: definitions and what belongs to them, gates, secrets."""
+"""Records that change seldom: definitions and what belongs to them, triggers, gates, secrets."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ ProposalStatus = Literal["pending", "approved", "rejected", "expired", "applied"
 GateStatus = Literal["open", "approved", "denied", "expired", "void"]
 Decision = Literal["approve", "deny"]
 OnTimeout = Literal["approve", "deny", "fail"]
+# Who has written a trigger: the document of its definition, or somebody by hand.
+Origin = Literal["document", "hand"]
 
 # The statuses in which time can run out for a proposal.
 OPEN_PROPOSALS: frozenset[ProposalStatus] = frozenset({"pending", "approved"})
@@ -133,3 +135,70 @@ class SecretRecord(msgspec.Struct, frozen=True):
     sealed: str
     created_at: int
     updated_at: int
+
+
+class TriggerRecord(msgspec.Struct, frozen=True):
+    """What starts runs of a definition."""
+
+    id: str
+    definition: str
+    # Unique among the triggers of the definition.
+    name: str
+    type: str
+    origin: Origin
+    # Counts the changes that somebody made; firings are none.
+    serial: int
+    enabled: bool
+    config: dict[str, Any]
+    timezone: str
+    created_at: int
+    updated_at: int
+    # It knows of nothing that was before: when it was made, changed or enabled last.
+    since: int
+    # The type of the events that it fires for, and the path of its webhook, if it has any.
+    event: str | None = None
+    path: str | None = None
+    # When it has to fire next, if time is what it waits for.
+    next_at: int | None = None
+    # -- what became of it -----------------------------------------------------------------
+    last_fired_at: int | None = None
+    last_run_id: str | None = None
+    last_error: str | None = None
+    # How often in a row no run could be started; and why it was paused because of that.
+    failures: int = 0
+    paused: str | None = None
+
+    @property
+    def active(self) -> bool:
+        """Whether it fires."""
+        return self.enabled and self.paused is None
+
+
+class Firing(msgspec.Struct, frozen=True):
+    """What became of a trigger when it fired; the change of its record."""
+
+    trigger: TriggerRecord
+    # As the record was before.
+    was: TriggerRecord
+
+
+class RefusalRecord(msgspec.Struct, frozen=True):
+    """A firing that started no run, and why."""
+
+    id: str
+    trigger_id: str
+    code: str
+    message: str
+    refused_at: int
+    # How many like it there were at that time.
+    count: int = 1
+
+
+class EventRecord(msgspec.Struct, frozen=True):
+    """An event of the workspace, as it was emitted."""
+
+    id: str
+    type: str
+    key: str | None
+    payload: Any
+    created_at: int

@@ -21,7 +21,7 @@ from stepwell.kernel.records import DefinitionRecord, RevisionRecord
 from stepwell.operations.drafts import Drafts, labels
 from stepwell.operations.revising import MAX_AUTHOR, check_flag, check_words
 from stepwell.operations.syncing import Syncing
-from stepwell.store import Amendment
+from stepwell.record import Amendment
 
 MAX_LAYOUT_BYTES = 1024 * 1024
 # What a draft is called where a revision can be named.

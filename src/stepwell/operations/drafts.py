@@ -21,7 +21,7 @@ from stepwell.operations.revising import (
     check_words,
     conflict,
 )
-from stepwell.store import Amendment
+from stepwell.record import Amendment
 
 
 class Drafts(Publishing):

@@ -36,7 +36,7 @@ from stepwell.kernel.records import (
 )
 from stepwell.kernel.semver import Bump, next_version
 from stepwell.operation import Workspace
-from stepwell.store import Amendment, graph_version
+from stepwell.record import Amendment, graph_version
 
 T = TypeVar("T")
 

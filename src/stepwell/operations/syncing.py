@@ -14,7 +14,7 @@ from stepwell.graph.problems import Problem
 from stepwell.kernel.records import DefinitionRecord
 from stepwell.operations.publishing import Publishing, Seen
 from stepwell.operations.revising import Publication, PublishResult
-from stepwell.store import Amendment
+from stepwell.record import Amendment
 
 SyncAction = Literal["create", "update", "unchanged", "delete", "invalid"]
 SyncOutcome = Literal["done", "conflict", "not_done"]

@@ -11,7 +11,7 @@ from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.names import check_count, check_text
 from stepwell.kernel.programs import code_program
 from stepwell.kernel.retry import Retry
-from stepwell.store import VersionRow
+from stepwell.record import VersionRow
 
 
 class Workflow:

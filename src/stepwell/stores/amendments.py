@@ -5,8 +5,9 @@ from __future__ import annotations
 import msgspec
 
 from stepwell.kernel.records import DefinitionRecord, ProposalRecord
-from stepwell.store import Amendment
+from stepwell.record import Amendment
 from stepwell.stores.statements import Statement, as_json
+from stepwell.stores.triggers import trigger_of
 
 
 def head_of(workspace_id: str, found: DefinitionRecord) -> Statement:
@@ -95,6 +96,13 @@ def proposal_of(workspace_id: str, proposal: ProposalRecord, was: str | None) ->
     return Statement(sql, (*values, was), must=True)
 
 
+def triggers_of(workspace_id: str, amendment: Amendment) -> list[Statement]:
+    """Those that go first: one that comes may have the name of one that goes."""
+    delete = "DELETE FROM triggers WHERE workspace_id = $1 AND id = $2"
+    gone = [Statement(delete, (workspace_id, each.id)) for each in amendment.removed]
+    return gone + [trigger_of(workspace_id, each) for each in amendment.triggers]
+
+
 def deletion_of(workspace_id: str, definition: DefinitionRecord) -> list[Statement]:
     """All of a definition but its documents: runs in flight go on by them.
 
@@ -114,6 +122,7 @@ def deletion_of(workspace_id: str, definition: DefinitionRecord) -> list[Stateme
                 ("drafts", "definition"),
                 ("revisions", "definition"),
                 ("proposals", "definition"),
+                ("triggers", "definition"),
                 ("versions", "kind = 'graph' AND name"),
             )
         ),

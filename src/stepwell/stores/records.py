@@ -24,7 +24,7 @@ from stepwell.kernel.records import (
     SecretRecord,
 )
 from stepwell.kernel.states import ENDED, quoted
-from stepwell.store import Amendment
+from stepwell.record import Amendment
 from stepwell.stores.amendments import (
     deletion_of,
     draft_of,
@@ -32,6 +32,7 @@ from stepwell.stores.amendments import (
     proposal_of,
     put_off_or_deleted,
     revision_of,
+    triggers_of,
 )
 from stepwell.stores.statements import Statement, Statements, as_json
 
@@ -92,10 +93,13 @@ class SqlRecords:
                 head_of(workspace_id, amendment.definition),
                 *draft_of(workspace_id, amendment),
                 *revision_of(workspace_id, amendment),
+                *triggers_of(workspace_id, amendment),
             ]
             if (proposal := amendment.proposal) is not None:
                 statements.append(proposal_of(workspace_id, proposal, "approved"))
-        return await self._amend(statements, workspace_id=workspace_id, version=amendment.version)
+        done = await self._amend(statements, workspace_id=workspace_id, version=amendment.version)
+        done.firing = bool(amendment.triggers)
+        return done
 
     async def document(self, workspace_id: str, hash: str) -> str | None:
         rows = await self._fetch(

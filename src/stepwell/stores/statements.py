@@ -9,7 +9,7 @@ import msgspec
 
 from stepwell.errors import Overtaken
 from stepwell.kernel.changes import Change, Committed
-from stepwell.store import VersionRow
+from stepwell.record import VersionRow
 
 
 class Statement(NamedTuple):

@@ -12,6 +12,7 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'stepwell_worker') THEN
         GRANT USAGE ON SCHEMA stepwell TO stepwell_worker;
         GRANT SELECT, INSERT, UPDATE, DELETE ON ALL TABLES IN SCHEMA stepwell TO stepwell_worker;
+        GRANT USAGE ON ALL SEQUENCES IN SCHEMA stepwell TO stepwell_worker;
         REVOKE INSERT, UPDATE, DELETE ON stepwell.migrations FROM stepwell_worker;
     END IF;
 END

@@ -1,7 +1,8 @@
 """Telling other processes, and hearing from them: LISTEN and NOTIFY.
 
-A notice is empty when something has become due, or names a run that was stopped and the
-worker that held it. Notices may be lost and may come late, so they only ever save time.
+A notice is empty when a run has become due, `!` when a trigger may have to fire, or names a run
+that was stopped and the worker that held it. Notices may be lost and may come late, so they only
+ever save time.
 """
 
 from __future__ import annotations
@@ -15,11 +16,13 @@ import asyncpg
 
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import Committed
-from stepwell.store import Notice
+from stepwell.store import Heard, Notice
 from stepwell.stores.postgres.address import FIRST_PAUSE, LONGEST_PAUSE, Address
 from stepwell.stores.postgres.connections import Pool
 
 CHANNEL = "stepwell"
+# The notice that some trigger may have to fire; no run has such an id.
+FIRING = "!"
 # What is announced within this time after a notice goes out with the next one.
 GATHER_SECONDS = 0.005
 FLUSH_SECONDS = 2.0
@@ -44,6 +47,8 @@ class Notices:
     def announce(self, committed: Committed) -> None:
         if committed.due:
             self._to_send[""] = None
+        if committed.firing:
+            self._to_send[FIRING] = None
         for run_id, owner in committed.stopped:
             self._to_send[f"{run_id} {owner or ''}"] = None
         if self._to_send and self._sender is None:
@@ -81,7 +86,7 @@ class Notices:
                     db.add_termination_listener(lambda _, gone=gone: gone.set())
                     await db.add_listener(CHANNEL, self._heard)
                     pause = FIRST_PAUSE
-                    self._tell(None)  # whatever was said before, nobody heard here
+                    self._tell(Heard(firing=True))  # whatever was said before, nobody heard here
                     await gone.wait()
                 except (OSError, asyncpg.PostgresError, asyncpg.InterfaceError):
                     pass
@@ -94,11 +99,14 @@ class Notices:
         if pid in self._pool.pids:
             return
         run_id, _, owner = str(payload).partition(" ")
-        self._tell((run_id, owner or None) if run_id else None)
+        if run_id == FIRING:
+            self._tell(Heard(firing=True))
+        else:
+            self._tell(Heard((run_id, owner or None) if run_id else None))
 
-    def _tell(self, stopped: tuple[str, str | None] | None) -> None:
+    def _tell(self, heard: Heard) -> None:
         if self._notice is not None:
-            self._notice(stopped)
+            self._notice(heard)
 
 
 async def _notify(db: asyncpg.Connection, notices: list[str]) -> None:

@@ -39,7 +39,7 @@ async def _old_runs(db: asyncpg.Connection, now: int, limit: int, rows: int) -> 
 async def prune_events(db: asyncpg.Connection, before: int, limit: int) -> int:
     rows = await db.fetch(
         """DELETE FROM events WHERE id = ANY(ARRAY(
-               SELECT id FROM events WHERE run_id IS NULL AND created_at < $1
+               SELECT id FROM events WHERE run_id IS NULL AND created_at < $1 AND pending IS NULL
                ORDER BY created_at LIMIT $2)) RETURNING id""",
         before,
         limit,

@@ -21,7 +21,8 @@ from stepwell.kernel.views import (
     wait_fact,
     worker_from_row,
 )
-from stepwell.store import RunFilter, VersionRow
+from stepwell.record import VersionRow
+from stepwell.store import RunFilter
 from stepwell.stores.postgres.columns import Columns, pack_texts, packable, texts
 from stepwell.stores.postgres.limits import TAKEN
 

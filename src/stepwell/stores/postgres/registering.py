@@ -8,7 +8,7 @@ import asyncpg
 
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.limits import UNLIMITED, definition_limit
-from stepwell.store import VersionRow
+from stepwell.record import VersionRow
 from stepwell.stores.postgres.limits import wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock_names
 from stepwell.stores.rules import check_names

@@ -9,7 +9,7 @@ import asyncpg
 
 from stepwell.kernel.changes import Change, Committed
 from stepwell.kernel.clock import Clock
-from stepwell.store import VersionRow
+from stepwell.record import VersionRow
 from stepwell.stores.postgres.apply import apply_within
 from stepwell.stores.postgres.connections import Pool
 from stepwell.stores.postgres.registering import register

@@ -16,7 +16,8 @@ from stepwell.kernel.changes import Change, Claimed, ClaimRuns, Committed, Start
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.run import Run, Step, WorkerInfo
-from stepwell.store import Notice, RunFilter, VersionRow, WorkerRow
+from stepwell.record import VersionRow
+from stepwell.store import Notice, RunFilter, WorkerRow
 from stepwell.stores.postgres import pruning, reads, schema, starting
 from stepwell.stores.postgres.address import Address, patiently
 from stepwell.stores.postgres.apply import apply
@@ -28,6 +29,7 @@ from stepwell.stores.postgres.registering import register
 from stepwell.stores.postgres.statements import PostgresStatements
 from stepwell.stores.postgres.sweep import sweep
 from stepwell.stores.records import SqlRecords
+from stepwell.stores.triggers import SqlTriggers
 
 log = logging.getLogger("stepwell.postgres")
 
@@ -50,7 +52,9 @@ class PostgresStore:
         self._pool = Pool(self._address, POOL_SIZE)
         self._lookups = Lookups(self._pool)
         self._notices = Notices(self._address, self._pool)
-        self.records = SqlRecords(PostgresStatements(self._pool, clock))
+        statements = PostgresStatements(self._pool, clock)
+        self.records = SqlRecords(statements)
+        self.triggers = SqlTriggers(statements)
         # Whether the last claim left something for the next one.
         self._expectant = False
         # What sweeps did that no commit has told about yet.

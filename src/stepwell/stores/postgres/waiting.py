@@ -212,9 +212,13 @@ async def _write_events(
     db: asyncpg.Connection, found: list[tuple[int, EmitEvent]], done: Committed
 ) -> list[EmitEvent]:
     rows = await db.fetch(
-        """INSERT INTO events (id, workspace_id, type, key, once_key, payload, created_at)
-           SELECT * FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[],
-                                $6::text[], $7::bigint[]) ON CONFLICT DO NOTHING RETURNING id""",
+        """INSERT INTO events (id, workspace_id, type, key, once_key, payload, created_at, pending)
+           SELECT *, CASE WHEN EXISTS (SELECT FROM triggers t
+                   WHERE t.workspace_id = g.workspace_id AND t.event = g.type)
+               THEN nextval('events_places') END
+           FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
+                       $7::bigint[]) AS g (id, workspace_id, type, key, once_key, payload, at)
+           ON CONFLICT DO NOTHING RETURNING id, pending""",
         *zip(
             *[
                 (c.id, c.workspace_id, c.type, c.key, (c.key or "") if c.once else None, c.payload,
@@ -225,6 +229,7 @@ async def _write_events(
         ),
     )  # fmt: skip
     new = {row[0] for row in rows}
+    done.firing = done.firing or any(row[1] is not None for row in rows)
     others = [change.id for _, change in found if change.id not in new]
     # An event with this very id was sent before, and its acknowledgement lost: it is new still.
     sent: set[str] = set()

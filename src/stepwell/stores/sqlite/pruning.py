@@ -40,7 +40,7 @@ def prune_events(db: apsw.Connection, before: int, limit: int) -> int:
     run(
         db,
         """DELETE FROM events WHERE id IN (
-               SELECT id FROM events WHERE run_id IS NULL AND created_at < ?
+               SELECT id FROM events WHERE run_id IS NULL AND created_at < ? AND pending IS NULL
                ORDER BY created_at LIMIT ?)""",
         before,
         limit,

@@ -20,7 +20,8 @@ from stepwell.kernel.views import (
     wait_fact,
     worker_from_row,
 )
-from stepwell.store import RunFilter, VersionRow
+from stepwell.record import VersionRow
+from stepwell.store import RunFilter
 from stepwell.stores.sqlite.ending import slots_taken
 from stepwell.stores.sqlite.rows import all_rows, one, pack, reading, unpack
 

@@ -11,7 +11,7 @@ import apsw
 
 from stepwell.kernel.changes import Change, Committed
 from stepwell.kernel.clock import Clock
-from stepwell.store import VersionRow
+from stepwell.record import VersionRow
 from stepwell.stores.sqlite.apply import apply_within
 from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.registering import register

@@ -16,7 +16,8 @@ from stepwell.kernel.changes import Change, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.run import Run, Step, WorkerInfo
-from stepwell.store import Notice, RunFilter, VersionRow, WorkerRow
+from stepwell.record import VersionRow
+from stepwell.store import Heard, Notice, RunFilter, WorkerRow
 from stepwell.stores.migrations import migrations, pending
 from stepwell.stores.records import SqlRecords
 from stepwell.stores.sqlite import pruning, reads
@@ -25,6 +26,7 @@ from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.registering import register
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, writing
 from stepwell.stores.sqlite.statements import SqliteStatements
+from stepwell.stores.triggers import SqlTriggers
 
 # How often another process's commits are looked for: a look costs a few microseconds.
 WATCH_SECONDS = 0.05
@@ -49,7 +51,9 @@ class SqliteStore:
         self._file: tuple[int, int] | None = None
         self._write = Line(self._connect, inline=inline)
         self._read = self._write if inline else Line(self._connect)
-        self.records = SqlRecords(SqliteStatements(self._read, self._write, clock))
+        statements = SqliteStatements(self._read, self._write, clock)
+        self.records = SqlRecords(statements)
+        self.triggers = SqlTriggers(statements)
         self._inline = inline
         self._watcher: asyncio.Task[None] | None = None
 
@@ -177,7 +181,7 @@ class SqliteStore:
                     if version != last:
                         of_others = await self._write.run(_data_version)
                         if last_of_others is not None and of_others != last_of_others:
-                            notice(None)
+                            notice(Heard(firing=True))
                         last, last_of_others = version, of_others
                 await asyncio.sleep(WATCH_SECONDS)
         finally:

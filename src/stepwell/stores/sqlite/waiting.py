@@ -222,17 +222,22 @@ def emit_events(db: apsw.Connection, found: list[tuple[int, EmitEvent]], done: C
         if known is not None:
             done.outcomes[index] = True
             continue
-        run(
+        row = one(
             db,
             """INSERT OR IGNORE INTO events (id, workspace_id, type, key, once_key, payload,
-                                             created_at) VALUES (?, ?, ?, ?, ?, ?, ?)""",
+                                             created_at, pending)
+               SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN EXISTS (
+                   SELECT 1 FROM triggers WHERE workspace_id = ?2 AND event = ?3) THEN (
+                   SELECT coalesce(max(pending), 0) + 1 FROM events
+                   WHERE workspace_id = ?2 AND pending IS NOT NULL) END
+               RETURNING pending""",
             change.id, change.workspace_id, change.type, change.key, once_key, change.payload,
             change.created_at,
         )  # fmt: skip
-        created = db.changes() > 0
-        done.outcomes[index] = created
-        if not created:
+        done.outcomes[index] = row is not None
+        if row is None:
             continue
+        done.firing = done.firing or row[0] is not None
         payload = decode(change.payload)
         waits = unpack(
             db,

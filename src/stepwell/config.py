@@ -1,0 +1,55 @@
+"""The contract of a config: what is written about a node or a trigger, field by field."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict
+
+from stepwell.errors import InvalidDuration
+from stepwell.graph.problems import Problems, below
+from stepwell.kernel.durations import seconds
+
+# How pydantic calls what is wrong, and how the checks of definitions do.
+_CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
+
+
+def _duration(value: str | int | float) -> str | int | float:
+    try:
+        seconds(value)
+    except InvalidDuration as error:
+        raise ValueError(error.message.removeprefix("duration: ")) from None
+    return value
+
+
+# A field with a duration, kept as it was written: "90s", "1h30m", ISO 8601, or seconds.
+# Checked before pydantic has a look, which would take a truth value for a number.
+WrittenDuration = Annotated[str | int | float, BeforeValidator(_duration)]
+
+
+class Config(BaseModel):
+    """Fields with descriptions, which forms and references are made of; no others are allowed."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+
+def said(found: Any) -> str:
+    """What is wrong, in the words of the check that has found it."""
+    return str(found["msg"]).removeprefix("Value error, ").removesuffix(".")
+
+
+def note(found: Any, what: str, config: type[Config], path: str, problems: Problems) -> None:
+    """Note what a model has found wrong with the config, which stands there, of such a thing."""
+    place = path
+    for key in found["loc"]:
+        place = below(place, key)
+    message, hint = f"{said(found)}.", ""
+    fields = list(config.model_fields)
+    if found["type"] == "missing":
+        message = f"A {what} needs {found['loc'][-1]!r}."
+    elif found["type"] == "extra_forbidden":
+        name = str(found["loc"][-1])
+        message = f"A {what} has no {name!r}."
+        if len(found["loc"]) == 1:
+            hint = problems.did_you_mean(name, fields) or f"It has {', '.join(fields)}."
+    problems.error(place, _CODES.get(found["type"], "bad_field"), message, hint)

@@ -1,0 +1,54 @@
+-- What starts runs by itself, on PostgreSQL.
+--
+-- The tables are those of the SQLite store; read the head of sqlite/0003_triggers.sql. Places of
+-- pending events come from a sequence: of two events the one that was begun later has the higher
+-- one, unless they were emitted at the same time.
+
+CREATE TABLE triggers (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    definition text COLLATE "C" NOT NULL,
+    name text COLLATE "C" NOT NULL,
+    type text NOT NULL,
+    origin text NOT NULL,
+    serial integer NOT NULL,
+    enabled boolean NOT NULL,
+    config text NOT NULL,
+    timezone text NOT NULL,
+    created_at bigint NOT NULL,
+    updated_at bigint NOT NULL,
+    since bigint NOT NULL,
+    event text COLLATE "C",
+    path text COLLATE "C",
+    next_at bigint,
+    last_fired_at bigint,
+    last_run_id text,
+    last_error text,
+    failures integer NOT NULL,
+    paused text,
+    PRIMARY KEY (workspace_id, id)
+);
+
+CREATE UNIQUE INDEX triggers_by_name ON triggers (workspace_id, definition, name);
+CREATE UNIQUE INDEX triggers_by_path ON triggers (path) WHERE path IS NOT NULL;
+CREATE INDEX triggers_due ON triggers (workspace_id, next_at) WHERE next_at IS NOT NULL;
+CREATE INDEX triggers_for_event ON triggers (workspace_id, event) WHERE event IS NOT NULL;
+
+ALTER TABLE events ADD COLUMN pending bigint;
+CREATE SEQUENCE events_places OWNED BY events.pending;
+
+CREATE INDEX events_pending ON events (workspace_id, pending) WHERE pending IS NOT NULL;
+
+CREATE TABLE refusals (
+    workspace_id text COLLATE "C" NOT NULL,
+    id text COLLATE "C" NOT NULL,
+    trigger_id text COLLATE "C" NOT NULL,
+    code text NOT NULL,
+    message text NOT NULL,
+    refused_at bigint NOT NULL,
+    count integer NOT NULL,
+    PRIMARY KEY (workspace_id, id)
+);
+
+CREATE INDEX refusals_of_trigger ON refusals (workspace_id, trigger_id, id);
+CREATE INDEX refusals_by_age ON refusals (refused_at);

@@ -1,0 +1,188 @@
+"""Triggers, the events that wait for them, and what they refused, on any store that speaks SQL."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import Overtaken
+from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.records import EventRecord, Firing, RefusalRecord, TriggerRecord
+from stepwell.stores.statements import Statement, Statements, as_json
+
+_FIELDS = TriggerRecord.__struct_fields__
+_TRIGGER = ", ".join(_FIELDS)
+_EVENT = "id, type, key, payload, created_at"
+_REFUSAL = "id, trigger_id, code, message, refused_at, count"
+# What firing changes of a record.
+_FATE = ("next_at", "last_fired_at", "last_run_id", "last_error", "failures", "paused")
+
+
+class SqlTriggers:
+    """Triggers in tables of either store."""
+
+    def __init__(self, statements: Statements) -> None:
+        self._fetch = statements.fetch
+        self._amend = statements.amend
+
+    async def trigger(self, workspace_id: str, trigger_id: str) -> TriggerRecord | None:
+        return await self._one("id = $2", workspace_id, trigger_id)
+
+    async def trigger_at(self, workspace_id: str, path: str) -> TriggerRecord | None:
+        return await self._one("path = $2", workspace_id, path)
+
+    async def _one(self, where: str, *values: Any) -> TriggerRecord | None:
+        found = await self._several(where, *values)
+        return found[0] if found else None
+
+    async def triggers(
+        self, workspace_id: str, definition: str | None = None
+    ) -> list[TriggerRecord]:
+        where = "(CAST($2 AS text) IS NULL OR definition = $2) ORDER BY definition, name"
+        return await self._several(where, workspace_id, definition)
+
+    async def due(self, workspace_id: str, now: int, limit: int) -> list[TriggerRecord]:
+        where = "next_at <= $2 ORDER BY next_at, id LIMIT $3"
+        return await self._several(where, workspace_id, now, limit)
+
+    async def next_at(self, workspace_id: str) -> int | None:
+        rows = await self._fetch(
+            """SELECT next_at FROM triggers WHERE workspace_id = $1 AND next_at IS NOT NULL
+               ORDER BY next_at LIMIT 1""",
+            workspace_id,
+        )
+        return rows[0][0] if rows else None
+
+    async def listening(self, workspace_id: str, types: Sequence[str]) -> list[TriggerRecord]:
+        found: list[TriggerRecord] = []
+        for each in types:
+            found += await self._several("event = $2 ORDER BY id", workspace_id, each)
+        return found
+
+    async def _several(self, where: str, *values: Any) -> list[TriggerRecord]:
+        rows = await self._fetch(
+            f"SELECT {_TRIGGER} FROM triggers WHERE workspace_id = $1 AND {where}", *values
+        )
+        return [_trigger(row) for row in rows]
+
+    async def put(self, workspace_id: str, trigger: TriggerRecord) -> Committed:
+        done = await self._amend([trigger_of(workspace_id, trigger)])
+        done.firing = True
+        return done
+
+    async def delete(self, workspace_id: str, trigger_id: str) -> bool:
+        delete = "DELETE FROM triggers WHERE workspace_id = $1 AND id = $2"
+        try:
+            await self._amend([Statement(delete, (workspace_id, trigger_id), must=True)])
+        except Overtaken:
+            return False
+        return True
+
+    async def fire(
+        self, workspace_id: str, firings: Sequence[Firing], starts: Sequence[StartRun],
+        refusals: Sequence[RefusalRecord] = (), events: Sequence[str] = (),
+    ) -> Committed:  # fmt: skip
+        # Rows in the same order whoever it is, so that two of them cannot wait for each other.
+        dispatched = "UPDATE events SET pending = NULL WHERE id = $1 AND pending IS NOT NULL"
+        statements = [Statement(dispatched, (event_id,), must=True) for event_id in sorted(events)]
+        statements += [
+            _fate_of(workspace_id, each) for each in sorted(firings, key=lambda f: f.trigger.id)
+        ]
+        statements += [_refusal_of(workspace_id, each) for each in refusals]
+        return await self._amend(statements, changes=starts)
+
+    async def pending_events(self, workspace_id: str, limit: int) -> list[EventRecord]:
+        rows = await self._fetch(
+            f"""SELECT {_EVENT} FROM events WHERE workspace_id = $1 AND pending IS NOT NULL
+                ORDER BY pending LIMIT $2""",
+            workspace_id,
+            limit,
+        )
+        return [_event(row) for row in rows]
+
+    async def events(
+        self, workspace_id: str, type: str | None, before: str | None, limit: int
+    ) -> list[EventRecord]:
+        rows = await self._fetch(
+            f"""SELECT {_EVENT} FROM events WHERE workspace_id = $1 AND run_id IS NULL
+                   AND (CAST($2 AS text) IS NULL OR type = $2)
+                   AND (CAST($3 AS text) IS NULL OR id < $3)
+                ORDER BY id DESC LIMIT $4""",
+            *(workspace_id, type, before, limit),
+        )
+        return [_event(row) for row in rows]
+
+    async def refuse(self, workspace_id: str, refusals: Sequence[RefusalRecord]) -> None:
+        await self._amend([_refusal_of(workspace_id, each) for each in refusals])
+
+    async def refusals(
+        self, workspace_id: str, trigger_id: str | None, limit: int
+    ) -> list[RefusalRecord]:
+        rows = await self._fetch(
+            f"""SELECT {_REFUSAL} FROM refusals WHERE workspace_id = $1
+                   AND (CAST($2 AS text) IS NULL OR trigger_id = $2) ORDER BY id DESC LIMIT $3""",
+            *(workspace_id, trigger_id, limit),
+        )
+        return [RefusalRecord(*row) for row in rows]
+
+    async def prune_refusals(self, before: int, limit: int) -> int:
+        rows = await self._fetch(
+            """SELECT workspace_id, id FROM refusals WHERE refused_at < $1
+               ORDER BY refused_at LIMIT $2""",
+            before,
+            limit,
+        )
+        delete = "DELETE FROM refusals WHERE workspace_id = $1 AND id = $2"
+        await self._amend([Statement(delete, tuple(row)) for row in rows])
+        return len(rows)
+
+
+def trigger_of(workspace_id: str, trigger: TriggerRecord) -> Statement:
+    """A trigger that is new, or that was changed from the serial before."""
+    values = (workspace_id, *_values(trigger))
+    if trigger.serial == 1:
+        places = ", ".join(f"${number}" for number in range(1, len(values) + 1))
+        # By its columns: those of either store have the order of their migrations.
+        sql = f"""INSERT INTO triggers (workspace_id, {_TRIGGER}) VALUES ({places})
+                  ON CONFLICT DO NOTHING"""
+        return Statement(sql, values, must=True)
+    sets = ", ".join(f"{name} = ${number}" for number, name in enumerate(_FIELDS, 2))
+    serial = _FIELDS.index("serial") + 2
+    sql = f"""UPDATE triggers SET {sets}
+              WHERE workspace_id = $1 AND id = $2 AND serial = ${serial} - 1"""
+    return Statement(sql, values, must=True)
+
+
+def _fate_of(workspace_id: str, firing: Firing) -> Statement:
+    sets = ", ".join(f"{name} = ${number}" for number, name in enumerate(_FATE, 5))
+    sql = f"""UPDATE triggers SET {sets} WHERE workspace_id = $1 AND id = $2 AND serial = $3
+                 AND next_at IS NOT DISTINCT FROM CAST($4 AS bigint)"""
+    fate = [getattr(firing.trigger, name) for name in _FATE]
+    values = (workspace_id, firing.was.id, firing.was.serial, firing.was.next_at, *fate)
+    return Statement(sql, values, must=True)
+
+
+def _refusal_of(workspace_id: str, refusal: RefusalRecord) -> Statement:
+    sql = f"INSERT INTO refusals (workspace_id, {_REFUSAL}) VALUES ($1, $2, $3, $4, $5, $6, $7)"
+    return Statement(sql, (workspace_id, *msgspec.structs.astuple(refusal)))
+
+
+def _values(trigger: TriggerRecord) -> list[Any]:
+    return [
+        as_json(value) if name == "config" else value
+        for name, value in msgspec.structs.asdict(trigger).items()
+    ]
+
+
+def _trigger(row: Sequence[Any]) -> TriggerRecord:
+    found = dict(zip(_FIELDS, row, strict=True))
+    found["config"] = msgspec.json.decode(found["config"])
+    found["enabled"] = bool(found["enabled"])
+    return TriggerRecord(**found)
+
+
+def _event(row: Sequence[Any]) -> EventRecord:
+    event_id, type_, key, payload, created_at = row
+    return EventRecord(event_id, type_, key, msgspec.json.decode(payload), created_at)
