@@ -1,4 +1,4 @@
-"""Finding parts: stores by the scheme of their URL, node types by looking around.
+"""Finding parts: stores by the scheme of their URL, types of nodes and triggers by looking around.
 
 What not every process needs is loaded by name, when it is first used.
 """
@@ -20,7 +20,10 @@ from stepwell.kernel.urls import shown_url, split_url
 from stepwell.store import Store
 
 if TYPE_CHECKING:
+    from collections.abc import Mapping
+
     from stepwell.node import NodeType, NodeTypes
+    from stepwell.trigger import TriggerType
 
 log = logging.getLogger("stepwell.catalog")
 
@@ -86,13 +89,27 @@ def node_types() -> NodeTypes:
 
     Loaded when a graph is first looked at: a process that has none pays nothing.
     """
-    folder = import_module("stepwell.nodes")
-    names = [each.name for each in pkgutil.iter_modules(folder.__path__)]
-    found = _types_in([import_module(f"stepwell.nodes.{name}") for name in names])
     contract = import_module("stepwell.node")
+    found = _types_in(_modules("nodes"))
     aliases = {alias: each.name for each in CONTROL.values() for alias in each.aliases}
-    types: NodeTypes = contract.NodeTypes(found, aliases, plugged_in())
+    types: NodeTypes = contract.NodeTypes(found, aliases, plugged_in(), trigger_types().values())
     return types
+
+
+@cache
+def trigger_types() -> Mapping[str, TriggerType]:
+    """All trigger types, by name: those of the folder `triggers`."""
+    contract = import_module("stepwell.trigger")
+    values = (value for module in _modules("triggers") for value in vars(module).values())
+    found = [value for value in values if isinstance(value, contract.TriggerType)]
+    return {each.name: each for each in found}
+
+
+def _modules(folder: str) -> list[ModuleType]:
+    """The files of a folder of parts."""
+    package = import_module(f"stepwell.{folder}")
+    names = [each.name for each in pkgutil.iter_modules(package.__path__)]
+    return [import_module(f"stepwell.{folder}.{name}") for name in names]
 
 
 @cache

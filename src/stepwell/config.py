@@ -2,23 +2,34 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Any
+from collections.abc import Callable
+from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
-from stepwell.errors import InvalidDuration
+from stepwell.errors import InvalidInput
 from stepwell.graph.problems import Problems, below
 from stepwell.kernel.durations import seconds
+
+T = TypeVar("T")
 
 # How pydantic calls what is wrong, and how the checks of definitions do.
 _CODES = {"missing": "missing_field", "extra_forbidden": "unknown_field"}
 
 
+def plainly(check: Callable[..., T], *values: Any) -> T:
+    """What a check says of a field; pydantic knows no errors but its own and those of Python."""
+    try:
+        return check(*values)
+    except InvalidInput as error:
+        raise ValueError(error.message) from None
+
+
 def _duration(value: str | int | float) -> str | int | float:
     try:
-        seconds(value)
-    except InvalidDuration as error:
-        raise ValueError(error.message.removeprefix("duration: ")) from None
+        plainly(seconds, value)
+    except ValueError as error:
+        raise ValueError(str(error).removeprefix("duration: ")) from None
     return value
 
 

@@ -480,6 +480,30 @@ class RunTimedOut(RunEndedBadly):
     how = "timed out"
 
 
+class TriggerInvalid(InvalidInput):
+    """The config of a trigger has fields that do not fit."""
+
+    code = "trigger_invalid"
+
+
+class TriggerNotFound(InvalidInput):
+    """There is no such trigger in this workspace."""
+
+    code = "trigger_not_found"
+
+
+class TriggerExists(InvalidInput):
+    """Another trigger has that name, or its webhook that path."""
+
+    code = "trigger_exists"
+
+
+class TriggerDisabled(InvalidInput):
+    """The trigger is disabled, or was paused because it failed too often."""
+
+    code = "trigger_disabled"
+
+
 class Elsewhere(Exception):
     """A step of this run needs a worker that has another program."""
 

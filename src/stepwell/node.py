@@ -33,6 +33,7 @@ from stepwell.graph.refs import Inserted as Inserted
 from stepwell.graph.refs import may_refer
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.records import GateRecord, OnTimeout
+from stepwell.trigger import TriggerType
 
 
 class NodeConfig(Config):
@@ -234,11 +235,11 @@ class NodeType:
 
 
 class NodeTypes:
-    """All types that a process knows."""
+    """All types that a process knows, of nodes and of triggers."""
 
     def __init__(
         self, types: Iterable[NodeType], aliases: Mapping[str, str],
-        plugged_in: Iterable[NodeType] = (),
+        plugged_in: Iterable[NodeType] = (), triggers: Iterable[TriggerType] = (),
     ) -> None:  # fmt: skip
         # Those that other packages bring, which not every process has.
         self.plugged_in = {each.name for each in plugged_in}
@@ -247,6 +248,7 @@ class NodeTypes:
         self.aliases = dict(aliases) | {
             alias: each.name for each in self.by_name.values() for alias in each.aliases
         }
+        self.triggers = {each.name: each for each in triggers}
 
 
 def _refers(config: Any, loc: tuple[int | str, ...]) -> bool:

@@ -6,13 +6,14 @@ raises named errors, and returns records; surfaces make routes, tools and comman
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.ids import Ids
+from stepwell.kernel.records import TriggerRecord
 from stepwell.store import Store
 
 if TYPE_CHECKING:
@@ -31,3 +32,5 @@ class Workspace:
     types: Callable[[], NodeTypes]
     # Told of commits that workers may want to hear of.
     changed: Callable[[Committed], None]
+    # Starts the run of a trigger with a payload, once for each key; its id, and whether it is new.
+    fire: Callable[[TriggerRecord, Any, str | None], Awaitable[tuple[str, bool]]]

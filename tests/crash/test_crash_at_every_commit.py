@@ -120,7 +120,7 @@ async def test_a_crash_after_any_commit_changes_nothing(
             run_id = await start(calm, name, f"{name}-{after}")
             other = Stepwell(workflows=ALL, store=store_for(store_url, clock))
             crashed = await doomed(other, clock, run_id, after, lose)
-            async with calm.worker(lease="3s"), flowing(clock, "0.1s"):
+            async with calm.worker(lease="1h"), flowing(clock, "0.1s"):
                 output = await calm.result(run_id)
             assert output == EXPECTED[name], f"after commit {after}"
             await _check_journal(calm, run_id, after)

@@ -74,7 +74,7 @@ async def nobody(sw: Stepwell, run_id: str) -> AsyncIterator[None]:
 
 async def finished(sw: Stepwell, clock: FakeClock, run_id: str) -> tuple[str, Any, dict[str, Any]]:
     """Let the run come to its end; its status and output, and how its nodes ended."""
-    async with sw.worker(lease="3s"), flowing(clock, "0.1s"), somebody(sw, run_id):
+    async with sw.worker(lease="1h"), flowing(clock, "0.1s"), somebody(sw, run_id):
         while not await sw.store.ended([run_id]):
             await asyncio.sleep(0.001)
     run = await sw.get_run(run_id)

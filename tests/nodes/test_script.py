@@ -331,13 +331,17 @@ def test_the_config_can_be_written_as_a_schema() -> None:
     assert script.aliases == ("action_script",)
 
 
-async def test_files_of_the_engine_cannot_be_read_wherever_they_are(tmp_path: Path) -> None:
-    store = tmp_path / "data" / "own.db"
+@pytest.mark.parametrize("folder", ["data", ".stepwell"])
+async def test_files_of_the_engine_cannot_be_read_wherever_they_are(
+    tmp_path: Path, folder: str
+) -> None:
+    store = tmp_path / folder / "own.db"
     store.parent.mkdir()
     store.write_text("the engine's state")
     (tmp_path / "other").write_text("of the repository")
     for place in (tmp_path, store.parent):
         place.chmod(0o755)
     host = Host(folder=str(tmp_path), hidden=[str(store), str(tmp_path / "not there")])
-    found = await executed(script, {"script": "cat /repo/data/own.db; cat /repo/other"}, host=host)
+    text = f"cat /repo/{folder}/own.db; cat /repo/other"
+    found = await executed(script, {"script": text}, host=host)
     assert found["stdout"] == "of the repository"

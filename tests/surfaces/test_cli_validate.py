@@ -30,7 +30,7 @@ STEPS = {
     "name": "Release", "version": "1.0.0", "mood": "glad",
     "steps": [
         {"type": "bash", "command": "echo it's {{variables.tag}}\nand more", "color": "red"},
-        {"type": "conditional", "condition": {"strange": True}, "then": []},
+        {"type": "conditional", "condition": "variables.tag", "then": []},
     ],
 }  # fmt: skip
 
@@ -118,9 +118,9 @@ def test_an_import_prints_yaml_and_says_what_was_lost_apart(lite: Cli) -> None:
     assert made["nodes"][0]["config"]["command"] == "echo it's {{input.tag}}\nand more"
     lost = [line for line in done.stderr.splitlines() if line.startswith("lost: ")]
     assert [line.split(": ")[1] for line in lost] == [
-        "mood", "version", "step_0.color", "step_1.condition",
+        "mood", "version", "step_0.color",
     ]  # fmt: skip
-    assert "flow.json: step list, 4 losses." in done.stderr
+    assert "flow.json: step list, 3 losses." in done.stderr
     (lite.folder / "made.yaml").write_text(done.stdout, "utf-8")
     assert lite.process("validate", "made.yaml").exit_code == 0
 
@@ -137,6 +137,14 @@ def test_an_import_can_be_written_to_a_file_or_as_json(lite: Cli) -> None:
         "path": "mood", "message": "'mood' has no counterpart and was left out.",
         "severity": "warning",
     }  # fmt: skip
+
+
+def test_an_import_of_what_would_mean_something_else_exits_10(lite: Cli) -> None:
+    strange = {"type": "conditional", "condition": {"strange": True}, "then": []}
+    written(lite, json.dumps(STEPS | {"steps": [strange]}), "flow.json")
+    done = lite.process("import", "flow.json")
+    assert done.exit_code == 10
+    assert "lost: step_0.condition: The condition {'strange': True} is not known." in done.stderr
 
 
 def test_what_nobody_knows_cannot_be_imported(lite: Cli) -> None:

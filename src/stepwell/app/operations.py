@@ -7,15 +7,18 @@ from functools import cached_property
 from stepwell.app.keys import keyring_for
 from stepwell.catalog import node_types
 from stepwell.engine.dispatcher import Dispatcher
+from stepwell.engine.firing import Firer
 from stepwell.engine.writer import Writer
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.sealing import Keyring
 from stepwell.operation import Workspace
 from stepwell.operations.definitions import Definitions
+from stepwell.operations.events import Events
 from stepwell.operations.gates import Gates
 from stepwell.operations.proposals import Proposals
 from stepwell.operations.secrets import Secrets
+from stepwell.operations.triggers import Triggers
 from stepwell.settings import Settings
 from stepwell.store import Store
 
@@ -28,6 +31,7 @@ class Operations:
     _ids: Ids
     _writer: Writer
     _dispatcher: Dispatcher
+    _firer: Firer
     _settings: Settings
     _url: str | None
 
@@ -52,16 +56,29 @@ class Operations:
         return Secrets(self._place, self._keys)
 
     @cached_property
+    def triggers(self) -> Triggers:
+        """What starts runs by itself."""
+        return Triggers(self._place)
+
+    @cached_property
+    def events(self) -> Events:
+        """What happened in the workspace."""
+        return Events(self._place)
+
+    @cached_property
     def _place(self) -> Workspace:
         self._writer.check_open()
         return Workspace(
-            self.store, self._workspace, self._ids, self.store.clock, node_types, self._changed
-        )
+            self.store, self._workspace, self._ids, self.store.clock, node_types, self._changed,
+            self._firer.fire,
+        )  # fmt: skip
 
     def _changed(self, committed: Committed) -> None:
         """An operation has written what workers, here or elsewhere, may want to hear of."""
         self.store.announce(committed)
         self._dispatcher.claim_soon()
+        if committed.firing:
+            self._dispatcher.fire_soon()
 
     def _keyring(self) -> Keyring | None:
         """The operator's keys, if there are any."""

@@ -10,15 +10,19 @@ from stepwell.app.keys import own_files
 from stepwell.app.operations import Operations
 from stepwell.app.reading import Reading
 from stepwell.app.run_handle import RunHandle
-from stepwell.catalog import check_url, node_types, plugged_in, store_for
+from stepwell.catalog import check_url, node_types, plugged_in, store_for, trigger_types
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.ending import Endings
+from stepwell.engine.firing import Firer
 from stepwell.engine.graph_runs import GraphProgram
+from stepwell.engine.housekeeping import Housekeeping
 from stepwell.engine.node_call import NodeHost
+from stepwell.engine.outbox import Outbox
 from stepwell.engine.program import Program
-from stepwell.engine.pruner import prune_once
+from stepwell.engine.pruner import Pruner, prune_once
 from stepwell.engine.revisions import Revisions
 from stepwell.engine.starting import Starter, StartOptions
+from stepwell.engine.ticker import Ticker
 from stepwell.engine.vault import Vault
 from stepwell.engine.worker import Worker
 from stepwell.engine.writer import Writer
@@ -101,6 +105,10 @@ class Stepwell(Operations, Reading):
             self.store, clock, self._ids, self._workspace, rows, self._revisions,
             self._settings.max_retention_seconds, self._settings.max_result_bytes,
         )  # fmt: skip
+        self._firer = Firer(
+            store, self._workspace, self._starter, self._ids, trigger_types, self._changed
+        )
+        self._kept = 0
 
     async def __aenter__(self) -> Stepwell:
         if self._used:
@@ -316,14 +324,37 @@ class Stepwell(Operations, Reading):
             grace_seconds=seconds(grace, "grace"),
             max_result_bytes=self._settings.max_result_bytes,
         )  # fmt: skip
-        self.store.watch(self._dispatcher.noticed)
         await worker.start()
         self._dispatcher.workers.append(worker)
         try:
-            yield worker
+            async with self.housekeeping():
+                yield worker
         finally:
             self._dispatcher.workers.remove(worker)
             await worker.stop()
+
+    @asynccontextmanager
+    async def housekeeping(self) -> AsyncIterator[None]:
+        """Start what triggers start, and delete what is old, while inside; workers do so too."""
+        self._writer.check_open()
+        self.store.watch(self._dispatcher.noticed)
+        keeper = self._dispatcher.housekeeping
+        if keeper is None:
+            firing = (self.store, self._workspace, self._firer, self._changed)
+            keeper = Housekeeping(
+                self.store.clock,
+                [Ticker(*firing), Outbox(*firing), Pruner(self.store, self._ids.new())],
+            )
+            self._dispatcher.housekeeping = keeper
+            keeper.start()
+        self._kept += 1
+        try:
+            yield
+        finally:
+            self._kept -= 1
+            if self._kept == 0:
+                self._dispatcher.housekeeping = None
+                await keeper.stop()
 
     def _programs(self) -> dict[str, Program]:
         """What a worker of this process can execute, by the names of the programs."""

@@ -6,6 +6,7 @@ import click
 
 from stepwell.cli.definitions import definitions
 from stepwell.cli.demo import demo
+from stepwell.cli.events import events
 from stepwell.cli.exits import Commands
 from stepwell.cli.nodes import nodes
 from stepwell.cli.proposals import proposals, propose
@@ -14,6 +15,7 @@ from stepwell.cli.runs import runs
 from stepwell.cli.secrets import secrets
 from stepwell.cli.steps import steps
 from stepwell.cli.stores import fork_store, migrate
+from stepwell.cli.triggers import triggers
 from stepwell.cli.validating import import_, validate
 from stepwell.cli.workers import worker, workers
 
@@ -48,7 +50,7 @@ def main() -> None:
 
 
 for command in (
-    run, resume, validate, import_, definitions, propose, proposals, worker, workers, runs, steps,
-    secrets, nodes, migrate, fork_store, demo,
+    run, resume, validate, import_, definitions, propose, proposals, triggers, events, worker,
+    workers, runs, steps, secrets, nodes, migrate, fork_store, demo,
 ):  # fmt: skip
     main.add_command(command)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepwell.engine.ending import Endings
+from stepwell.engine.housekeeping import Housekeeping
 from stepwell.engine.worker import Worker
 from stepwell.kernel.changes import (
     FENCED,
@@ -23,6 +24,12 @@ class Dispatcher:
         self._store = store
         self._endings = endings
         self.workers: list[Worker] = []
+        self.housekeeping: Housekeeping | None = None
+
+    def fire_soon(self) -> None:
+        """Some trigger may have to fire."""
+        if self.housekeeping is not None:
+            self.housekeeping.wake()
 
     def claim_soon(self) -> None:
         for worker in self.workers:
@@ -45,12 +52,16 @@ class Dispatcher:
             self.claim_soon()
         if ask is not None and _claimed_all(ask, batch, committed):
             committed.due = False  # nothing is left for others
+        if committed.firing:
+            self.fire_soon()
         self._store.announce(committed)
 
     def noticed(self, heard: Heard) -> None:
         """Another process did something."""
         if heard.stopped is not None:
             self._let_go(*heard.stopped)
+        if heard.firing:
+            self.fire_soon()
         self.claim_soon()
 
     def _let_go(self, run_id: str, owner: str | None) -> None:

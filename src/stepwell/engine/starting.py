@@ -71,11 +71,12 @@ class Starter:
     async def prepare(
         self, definition: str, input: Any = None, *, parent_run_id: str | None = None,
         parent_deadline_at: int | None = None, trigger: Mapping[str, Any] | None = None,
-        pinned: VersionRow | None = None, **options: Unpack[StartOptions],
+        pinned: VersionRow | None = None, loose: bool = False, **options: Unpack[StartOptions],
     ) -> StartRun:  # fmt: skip
         """A start of the named definition's highest version, or of the one given.
 
-        `trigger` is what started it; `pinned` is a version that nobody has to look for.
+        `trigger` is what started it; `pinned` is a version that nobody has to look for. With
+        `loose`, the input may have fields that the definition does not know: they are left out.
         """
         if unknown := options.keys() - StartOptions.__annotations__.keys():
             raise InvalidInput(
@@ -95,7 +96,8 @@ class Starter:
                 definition=definition,
             )
         if row.revision is not None:
-            input = (await self._revisions.get(row.revision)).inputs.prepared(input)
+            inputs = (await self._revisions.get(row.revision)).inputs
+            input = inputs.prepared(inputs.known(input) if loose else input)
         change = self._prepare(row, input, parent_deadline_at, **options)
         change.parent_run_id = parent_run_id
         if trigger is not None:

@@ -15,7 +15,6 @@ from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure
 from stepwell.engine.lease import enlist, retire_dead_neighbours
 from stepwell.engine.program import Program, execute, refused_end
-from stepwell.engine.pruner import prune_now_and_then
 from stepwell.engine.starting import Starter
 from stepwell.engine.surroundings import nobodys
 from stepwell.engine.threads import Threads
@@ -89,11 +88,7 @@ class Worker:
         await self._retire_dead_neighbours()
         self._stopping = False
         create = asyncio.get_running_loop().create_task
-        self._duties = [
-            create(self._beat()),
-            create(self._check()),
-            create(prune_now_and_then(self._store, self._ids.new())),
-        ]
+        self._duties = [create(self._beat()), create(self._check())]
         self.claims.soon()
 
     async def stop(self) -> None:

@@ -30,6 +30,13 @@ class Inputs:
         self._schema = schema
         self._validator = None if schema is None else validator(schema)
 
+    def known(self, value: Any) -> Any:
+        """The value without fields that the schema does not know."""
+        fields = None if self._schema is None else closed_fields(self._schema)
+        if fields is None or not isinstance(value, dict):
+            return value
+        return {name: value[name] for name in value if name in fields}
+
     def prepared(self, value: Any) -> Any:
         """The input with its defaults; raises InputInvalid with all that is wrong."""
         if self._schema is None or self._validator is None:

@@ -108,8 +108,10 @@ class Sandbox:
 
     def _repository(self, repository: str) -> list[str]:
         folder = Path(repository).resolve()
-        own = [folder / _STATE, *map(Path, self.hidden)]
-        masks = [word for each in own for word in _masked(each.resolve(), folder)]
+        own = {each.resolve() for each in (folder / _STATE, *map(Path, self.hidden))}
+        # What lies inside of another is hidden with it, and nothing can be put there any more.
+        outermost = sorted(each for each in own if own.isdisjoint(each.parents))
+        masks = [word for each in outermost for word in _masked(each, folder)]
         return ["--ro-bind", str(folder), "/repo", *masks]
 
     def _limits(self, prlimit: str) -> list[str]:

@@ -36,6 +36,7 @@ from stepwell.kernel.records import (
 )
 from stepwell.kernel.semver import Bump, next_version
 from stepwell.operation import Workspace
+from stepwell.operations.arming import Following
 from stepwell.record import Amendment, graph_version
 
 T = TypeVar("T")
@@ -93,6 +94,7 @@ class Revising:
         self._workspace = workspace
         self._id = workspace.id
         self._records = workspace.store.records
+        self._following = Following(workspace)
 
     # -- finding -------------------------------------------------------------------------
 
@@ -211,6 +213,7 @@ class Revising:
             created_at=now if before is None else before.created_at,
             published_at=now,
         )
+        triggers, removed = await self._following.of(definition)
         amendment = Amendment(
             msgspec.structs.replace(
                 after, hash=revision.hash, version=revision.version, number=revision.number
@@ -220,6 +223,8 @@ class Revising:
             revision=revision,
             version=graph_version(definition, revision.number, revision.hash),
             proposal=how.proposal,
+            triggers=triggers,
+            removed=removed,
         )
         return PublishResult(await self.amend(amendment), revision, action, True, found.problems)
 

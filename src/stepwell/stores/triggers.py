@@ -16,7 +16,9 @@ _FIELDS = TriggerRecord.__struct_fields__
 _TRIGGER = ", ".join(_FIELDS)
 _EVENT = "id, type, key, payload, created_at"
 _REFUSAL = "id, trigger_id, code, message, refused_at, count"
-# What firing changes of a record.
+# What people change of a record; when it fired last is for those to write who fire it.
+_EDITED = [name for name in _FIELDS if name not in ("id", "last_fired_at", "last_run_id")]
+# What firing changes.
 _FATE = ("next_at", "last_fired_at", "last_run_id", "last_error", "failures", "paused")
 
 
@@ -141,18 +143,15 @@ class SqlTriggers:
 
 def trigger_of(workspace_id: str, trigger: TriggerRecord) -> Statement:
     """A trigger that is new, or that was changed from the serial before."""
-    values = (workspace_id, *_values(trigger))
     if trigger.serial == 1:
-        places = ", ".join(f"${number}" for number in range(1, len(values) + 1))
-        # By its columns: those of either store have the order of their migrations.
+        places = ", ".join(f"${number}" for number in range(1, len(_FIELDS) + 2))
         sql = f"""INSERT INTO triggers (workspace_id, {_TRIGGER}) VALUES ({places})
                   ON CONFLICT DO NOTHING"""
-        return Statement(sql, values, must=True)
-    sets = ", ".join(f"{name} = ${number}" for number, name in enumerate(_FIELDS, 2))
-    serial = _FIELDS.index("serial") + 2
+        return Statement(sql, (workspace_id, *_values(trigger, _FIELDS)), must=True)
+    sets = ", ".join(f"{name} = ${number}" for number, name in enumerate(_EDITED, 3))
     sql = f"""UPDATE triggers SET {sets}
-              WHERE workspace_id = $1 AND id = $2 AND serial = ${serial} - 1"""
-    return Statement(sql, values, must=True)
+              WHERE workspace_id = $1 AND id = $2 AND serial = ${_EDITED.index("serial") + 3} - 1"""
+    return Statement(sql, (workspace_id, trigger.id, *_values(trigger, _EDITED)), must=True)
 
 
 def _fate_of(workspace_id: str, firing: Firing) -> Statement:
@@ -169,11 +168,9 @@ def _refusal_of(workspace_id: str, refusal: RefusalRecord) -> Statement:
     return Statement(sql, (workspace_id, *msgspec.structs.astuple(refusal)))
 
 
-def _values(trigger: TriggerRecord) -> list[Any]:
-    return [
-        as_json(value) if name == "config" else value
-        for name, value in msgspec.structs.asdict(trigger).items()
-    ]
+def _values(trigger: TriggerRecord, fields: Sequence[str]) -> list[Any]:
+    found = [(name, getattr(trigger, name)) for name in fields]
+    return [as_json(value) if name == "config" else value for name, value in found]
 
 
 def _trigger(row: Sequence[Any]) -> TriggerRecord:

@@ -30,7 +30,7 @@ CREATE TABLE triggers (
 );
 
 CREATE UNIQUE INDEX triggers_by_name ON triggers (workspace_id, definition, name);
-CREATE UNIQUE INDEX triggers_by_path ON triggers (path) WHERE path IS NOT NULL;
+CREATE UNIQUE INDEX triggers_by_path ON triggers (workspace_id, path) WHERE path IS NOT NULL;
 CREATE INDEX triggers_due ON triggers (workspace_id, next_at) WHERE next_at IS NOT NULL;
 CREATE INDEX triggers_for_event ON triggers (workspace_id, event) WHERE event IS NOT NULL;
 

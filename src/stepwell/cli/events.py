@@ -1,0 +1,93 @@
+"""`stepwell events`: what happened in the workspace."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepwell.cli.arguments import common, read_json
+from stepwell.cli.output import brief, emit, moment, table
+from stepwell.cli.session import connected
+from stepwell.kernel.clock import to_datetime
+
+if TYPE_CHECKING:
+    from stepwell.app import Stepwell
+
+
+@click.group()
+def events() -> None:
+    """Events of the workspace: they end waits, and start the runs of triggers.
+
+    \b
+    Example:
+      stepwell events emit user.signup '{"id": 42}'
+    """
+
+
+@events.command("emit")
+@click.argument("type_", metavar="TYPE")
+@click.argument("payload", required=False, metavar="[PAYLOAD]")
+@click.option("--key", metavar="TEXT", help="What it is about.")
+@click.option("--once", is_flag=True, help="Only if there is none of this type and key yet.")
+@common
+def emit_(
+    type_: str, payload: str | None, key: str | None, once: bool, store: str | None, as_json: bool
+) -> None:
+    """Emit an event; the payload is JSON, - reads it from standard input.
+
+    \b
+    Examples:
+      stepwell events emit user.signup '{"id": 42}'
+      stepwell events emit release --key v1.2 --once
+    """
+    given = None if payload is None else read_json(payload, "The payload")
+
+    async def work(stepwell: Stepwell) -> bool:
+        return await stepwell.emit(type_, given, key=key, once=once)
+
+    created = connected(store, work)
+    if as_json:
+        emit({"type": type_, "key": key, "emitted": created})
+    elif created:
+        click.echo(f"Emitted {type_}.")
+    else:
+        click.echo(f"There was an event {type_} with this key already; nothing was emitted.")
+
+
+@events.command("list")
+@click.option("--type", "type_", metavar="TYPE", help="Only events of this type.")
+@click.option("--limit", default=20, show_default=True, help="How many at most.")
+@click.option("--cursor", metavar="CURSOR", help="Go on after an earlier list.")
+@common
+def list_(
+    type_: str | None, limit: int, cursor: str | None, store: str | None, as_json: bool
+) -> None:
+    """List events of the last 7 days, the newest first.
+
+    \b
+    Example:
+      stepwell events list --type user.signup
+    """
+
+    async def work(stepwell: Stepwell) -> Any:
+        return await stepwell.events.list(type_, limit=limit, cursor=cursor)
+
+    page = connected(store, work)
+    if as_json:
+        items = [
+            {
+                "id": each.id, "type": each.type, "key": each.key, "payload": each.payload,
+                "created_at": to_datetime(each.created_at),
+            }
+            for each in page.items
+        ]  # fmt: skip
+        emit({"items": items, "next_cursor": page.next_cursor})
+        return
+    rows = [
+        (moment(to_datetime(each.created_at)), each.type, each.key or "–", brief(each.payload))
+        for each in page.items
+    ]
+    click.echo("\n".join(table(("at", "type", "key", "payload"), rows)) if rows else "No events.")
+    if page.next_cursor:
+        click.echo(f"More: --cursor {page.next_cursor}")

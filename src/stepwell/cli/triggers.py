@@ -1,0 +1,265 @@
+"""`stepwell triggers`: what starts runs by itself."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepwell.cli.arguments import common, read_json
+from stepwell.cli.output import emit, moment, table
+from stepwell.cli.session import connected
+from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.records import TriggerRecord
+
+if TYPE_CHECKING:
+    from stepwell.app import Stepwell
+
+_trigger = click.argument("trigger", metavar="TRIGGER")
+
+
+@click.group()
+def triggers() -> None:
+    """Triggers: schedules, webhooks, events, and what people fire by hand.
+
+    TRIGGER is an id, or DEFINITION/NAME. Triggers that stand in the document of a definition
+    come and go with it; others are made by hand and stay.
+
+    \b
+    Example:
+      stepwell triggers list
+      stepwell triggers show nightly-checks/nightly
+    """
+
+
+@triggers.command("list")
+@click.argument("definition", required=False, metavar="[DEFINITION]")
+@common
+def list_(definition: str | None, store: str | None, as_json: bool) -> None:
+    """List triggers, of one definition or of all.
+
+    \b
+    Example:
+      stepwell triggers list nightly-checks
+    """
+
+    async def work(stepwell: Stepwell) -> list[dict[str, Any]]:
+        found = await stepwell.triggers.list(definition)
+        return [stepwell.triggers.shown(each) for each in found]
+
+    found = connected(store, work)
+    if as_json:
+        emit({"items": found})
+        return
+    rows = [
+        (
+            f"{each['definition']}/{each['name']}", each["type"], each["status"],
+            each["next"][0] if each["next"] else "–", each["last_fired_at"] or "–",
+            each["last_error"] or "",
+        )
+        for each in found
+    ]  # fmt: skip
+    heads = ("trigger", "type", "status", "next", "last fired", "last error")
+    click.echo("\n".join(table(heads, rows)) if rows else "No triggers.")
+
+
+@triggers.command()
+@_trigger
+@common
+def show(trigger: str, store: str | None, as_json: bool) -> None:
+    """Show a trigger: its config, when it fires next, what became of it, what it refused.
+
+    \b
+    Example:
+      stepwell triggers show nightly-checks/nightly
+    """
+
+    async def work(stepwell: Stepwell) -> dict[str, Any]:
+        found = await stepwell.triggers.get(trigger)
+        refusals = await stepwell.triggers.refusals(found.id, 20)
+        return stepwell.triggers.shown(found) | {
+            "refusals": [
+                {
+                    "code": each.code, "message": each.message, "count": each.count,
+                    "refused_at": to_datetime(each.refused_at),
+                }
+                for each in refusals
+            ]
+        }  # fmt: skip
+
+    _say(connected(store, work), as_json)
+
+
+@triggers.command()
+@click.argument("definition", metavar="DEFINITION")
+@click.argument("type_", metavar="TYPE")
+@click.argument("config", default="{}", metavar="[CONFIG]")
+@click.option("--name", metavar="NAME", help="What it is called; else like its type.")
+@click.option("--tz", metavar="ZONE", help="The time zone, for definitions in Python.")
+@click.option("--disabled", is_flag=True, help="Make it, but let it not fire yet.")
+@common
+def create(
+    definition: str, type_: str, config: str, name: str | None, tz: str | None, disabled: bool,
+    store: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Make a trigger by hand; its config is JSON.
+
+    \b
+    Examples:
+      stepwell triggers create tidy-up schedule '{"cron": "0 3 * * *"}' --tz Europe/Berlin
+      stepwell triggers create deploy event '{"event": "release", "filter": {"env": "prod"}}'
+    """
+    given = read_json(config, "The config")
+
+    async def work(stepwell: Stepwell) -> dict[str, Any]:
+        made = await stepwell.triggers.create(
+            definition, type_, given, name=name, timezone=tz, enabled=not disabled
+        )
+        return stepwell.triggers.shown(made)
+
+    _say(connected(store, work), as_json)
+
+
+@triggers.command()
+@_trigger
+@click.argument("config", metavar="CONFIG")
+@common
+def update(trigger: str, config: str, store: str | None, as_json: bool) -> None:
+    """Give a trigger that was made by hand another config.
+
+    \b
+    Example:
+      stepwell triggers update tidy-up/schedule '{"cron": "0 4 * * *"}'
+    """
+    given = read_json(config, "The config")
+
+    async def work(stepwell: Stepwell) -> dict[str, Any]:
+        return stepwell.triggers.shown(await stepwell.triggers.update(trigger, given))
+
+    _say(connected(store, work), as_json)
+
+
+@triggers.command()
+@_trigger
+@common
+def enable(trigger: str, store: str | None, as_json: bool) -> None:
+    """Let a trigger fire, from now on; also one that was paused because it failed.
+
+    \b
+    Example:
+      stepwell triggers enable nightly-checks/nightly
+    """
+
+    async def work(stepwell: Stepwell) -> dict[str, Any]:
+        return stepwell.triggers.shown(await stepwell.triggers.enable(trigger))
+
+    _say(connected(store, work), as_json)
+
+
+@triggers.command()
+@_trigger
+@common
+def disable(trigger: str, store: str | None, as_json: bool) -> None:
+    """Let a trigger fire no more.
+
+    \b
+    Example:
+      stepwell triggers disable nightly-checks/nightly
+    """
+
+    async def work(stepwell: Stepwell) -> dict[str, Any]:
+        return stepwell.triggers.shown(await stepwell.triggers.disable(trigger))
+
+    _say(connected(store, work), as_json)
+
+
+@triggers.command()
+@_trigger
+@common
+def delete(trigger: str, store: str | None, as_json: bool) -> None:
+    """Delete a trigger that was made by hand.
+
+    \b
+    Example:
+      stepwell triggers delete tidy-up/schedule
+    """
+
+    async def work(stepwell: Stepwell) -> TriggerRecord:
+        found = await stepwell.triggers.get(trigger)
+        await stepwell.triggers.delete(found.id)
+        return found
+
+    gone = connected(store, work)
+    if as_json:
+        emit({"id": gone.id, "deleted": True})
+    else:
+        click.echo(f"Deleted {gone.definition}/{gone.name}.")
+
+
+@triggers.command()
+@_trigger
+@click.argument("payload", default="{}", metavar="[PAYLOAD]")
+@click.option("--key", metavar="TEXT", help="Firing again with this key starts nothing new.")
+@common
+def fire(trigger: str, payload: str, key: str | None, store: str | None, as_json: bool) -> None:
+    """Start a run as the trigger would, with this payload.
+
+    \b
+    Example:
+      stepwell triggers fire deploy/pushed '{"ref": "main"}'
+    """
+    given = read_json(payload, "The payload")
+
+    async def work(stepwell: Stepwell) -> tuple[str, bool]:
+        return await stepwell.triggers.fire(trigger, given, key=key)
+
+    run_id, created = connected(store, work)
+    if as_json:
+        emit({"run_id": run_id, "created": created})
+    else:
+        click.echo(f"Run {run_id} {'started' if created else 'was started before'}.")
+
+
+@triggers.command()
+@_trigger
+@click.option("--count", default=5, show_default=True, help="How many times to show.")
+@common
+def preview(trigger: str, count: int, store: str | None, as_json: bool) -> None:
+    """Say when a trigger fires next.
+
+    \b
+    Example:
+      stepwell triggers preview nightly-checks/nightly --count 10
+    """
+
+    async def work(stepwell: Stepwell) -> Any:
+        return await stepwell.triggers.preview(trigger, count)
+
+    found = connected(store, work)
+    if as_json:
+        emit(found)
+        return
+    click.echo(found.description)
+    for at in found.next:
+        click.echo(f"  {at}")
+
+
+def _say(trigger: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        emit(trigger)
+        return
+    click.echo(f"{trigger['definition']}/{trigger['name']} ({trigger['type']}, {trigger['id']})")
+    click.echo(f"  {trigger['status']}: {trigger['description']}")
+    for label, value in (
+        ("config", trigger["config"]), ("path", trigger["path"]), ("next", trigger["next"]),
+        ("last fired", trigger["last_fired_at"]), ("last run", trigger["last_run_id"]),
+        ("last error", trigger["last_error"]),
+    ):  # fmt: skip
+        if value:
+            text = "\n        ".join(value) if isinstance(value, list) else value
+            click.echo(f"  {label}: {text}")
+    for each in trigger.get("refusals", ()):
+        times = f" ({each['count']} times)" if each["count"] > 1 else ""
+        click.echo(
+            f"  refused {moment(each['refused_at'])}: {each['code']}: {each['message']}{times}"
+        )

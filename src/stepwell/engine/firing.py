@@ -1,0 +1,118 @@
+"""Firing: what a trigger was told becomes a run, or a refusal that says why not."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Mapping
+from typing import Any
+
+import msgspec
+
+from stepwell.engine.starting import Starter
+from stepwell.errors import (
+    DefinitionDisabled,
+    Overtaken,
+    StepwellError,
+    TriggerDisabled,
+    TriggerInvalid,
+)
+from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.ids import Ids
+from stepwell.kernel.jsonpath import mapped
+from stepwell.kernel.names import MAX_LENGTH
+from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
+from stepwell.store import Store
+from stepwell.trigger import TriggerType
+
+# Why nothing was started although nothing is wrong: these are no failures of the trigger.
+REFUSED = (DefinitionDisabled.code, TriggerDisabled.code)
+# After so many failures in a row a schedule is paused.
+MOST_FAILURES = 3
+MAX_MESSAGE = 1000
+
+TriggerTypes = Callable[[], Mapping[str, TriggerType]]
+
+
+class Firer:
+    """Prepares the runs that triggers start."""
+
+    def __init__(
+        self, store: Store, workspace_id: str, starter: Starter, ids: Ids, types: TriggerTypes,
+        changed: Callable[[Committed], None],
+    ) -> None:  # fmt: skip
+        self._triggers = store.triggers
+        self._clock = store.clock
+        self._workspace_id = workspace_id
+        self._starter = starter
+        self._ids = ids
+        self._types = types
+        self._changed = changed
+
+    def type_of(self, trigger: TriggerRecord) -> TriggerType:
+        found = self._types().get(trigger.type)
+        if found is None:  # another process has a package that brings it
+            raise TriggerInvalid(f"There is no trigger type {trigger.type!r} here.")
+        return found
+
+    async def prepare(
+        self, trigger: TriggerRecord, payload: Any, key: str | None, **about: Any
+    ) -> StartRun:
+        """The start of a run; two firings of a trigger with one key are one.
+
+        `about` is what the run can see of its trigger, beside what that is.
+        """
+        kind = self.type_of(trigger)
+        config = kind.valid(trigger.config, trigger.timezone)
+        if config.map is not None:
+            input = mapped(config.map, payload)
+        else:
+            input = payload
+        return await self._starter.prepare(
+            trigger.definition, input, loose=config.map is None,
+            trigger={"type": trigger.type, "id": trigger.id, "name": trigger.name, **about},
+            idempotency_key=None if key is None else key_of(trigger, key),
+        )  # fmt: skip
+
+    async def fire(
+        self, trigger: TriggerRecord, payload: Any, key: str | None
+    ) -> tuple[str, bool]:
+        """Start a run because somebody says so; its id, and whether it is new."""
+        own = None if key is None else f"hand:{key}"
+        start = await self.prepare(trigger, payload, own, by_hand=True)
+        firing = Firing(fired(trigger, start.id, self._clock.now()), trigger)
+        try:
+            done = await self._triggers.fire(self._workspace_id, [firing], [start])
+        except Overtaken:  # it fires by itself just now: what it says of that is newer
+            done = await self._triggers.fire(self._workspace_id, [], [start])
+        self._changed(done)
+        run_id, created = done.outcomes[0]
+        return run_id, created
+
+    def refusal(self, trigger: TriggerRecord, error: StepwellError, now: int) -> RefusalRecord:
+        """Why a trigger has started nothing."""
+        message = error.message[:MAX_MESSAGE].replace("\0", "")
+        return RefusalRecord(self._ids.new(), trigger.id, error.code, message, now)
+
+
+def key_of(trigger: TriggerRecord, key: str) -> str:
+    """The idempotency key of a run that a trigger starts."""
+    found = f"{trigger.type}:{trigger.id}:{key}"
+    if len(found) <= MAX_LENGTH and found.isprintable():
+        return found
+    return f"{trigger.type}:{trigger.id}:{hashlib.sha256(key.encode()).hexdigest()}"
+
+
+def fired(trigger: TriggerRecord, run_id: str, now: int, **fields: Any) -> TriggerRecord:
+    """The record of a trigger that has started a run."""
+    return msgspec.structs.replace(
+        trigger, last_fired_at=now, last_run_id=run_id, last_error=None, failures=0, **fields
+    )
+
+
+def refused(trigger: TriggerRecord, refusal: RefusalRecord, **fields: Any) -> TriggerRecord:
+    """The record of a trigger that could start none."""
+    failed = refusal.code not in REFUSED
+    return msgspec.structs.replace(
+        trigger, last_error=f"{refusal.code}: {refusal.message}",
+        failures=trigger.failures + failed, **fields,
+    )  # fmt: skip

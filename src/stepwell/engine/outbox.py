@@ -1,0 +1,108 @@
+"""The outbox: starts the runs of triggers that fire for events.
+
+An event that some trigger may fire for is pending from the moment it is written. The runs it
+starts are written in the transaction that says it is not pending any more, in the order of the
+events; so each trigger starts one run for each event, however many processes are at it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+from stepwell.engine.firing import Firer, fired, refused
+from stepwell.errors import Overtaken, StepwellError, StoreUnavailable
+from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.records import EventRecord, Firing, RefusalRecord, TriggerRecord
+from stepwell.store import Store
+
+# How many events share a commit.
+BATCH = 100
+
+
+class Outbox:
+    """Delivers the events of a workspace to its triggers."""
+
+    # Pending events are told of; this is for what was not heard.
+    interval_seconds = 30.0
+    fires = True
+
+    def __init__(
+        self, store: Store, workspace_id: str, firer: Firer, changed: Callable[[Committed], None]
+    ) -> None:
+        self._triggers = store.triggers
+        self._clock = store.clock
+        self._workspace_id = workspace_id
+        self._firer = firer
+        self._changed = changed
+
+    async def run_once(self) -> int | None:
+        """Deliver everything that is pending; nothing here waits for a time."""
+        limit = BATCH
+        while events := await self._triggers.pending_events(self._workspace_id, limit):
+            try:
+                await self._deliver(events)
+                limit = BATCH
+            except Overtaken:
+                # Somebody else has delivered some of them, or a trigger was changed. Look again.
+                limit = max(limit // 2, 1)
+            except StoreUnavailable:
+                raise
+            except StepwellError as error:  # the store will not have some run
+                if len(events) == 1:
+                    await self._give_up(events[0], error)
+                limit = 1
+        return None
+
+    async def _deliver(self, events: Sequence[EventRecord]) -> None:
+        listening = await self._listening(events)
+        now = self._clock.now()
+        after = {each.id: each for found in listening.values() for each in found}
+        before = dict(after)
+        starts: list[StartRun] = []
+        refusals: list[RefusalRecord] = []
+        for event in events:
+            for trigger in listening.get(event.type, ()):
+                if not trigger.active or event.created_at < trigger.since:
+                    continue
+                try:
+                    start = await self._start(trigger, event)
+                except StoreUnavailable:
+                    raise
+                except StepwellError as error:
+                    refusals.append(refusal := self._firer.refusal(trigger, error, now))
+                    after[trigger.id] = refused(after[trigger.id], refusal)
+                    continue
+                if start is not None:
+                    starts.append(start)
+                    after[trigger.id] = fired(after[trigger.id], start.id, now)
+        firings = [Firing(after[id], was) for id, was in before.items() if after[id] is not was]
+        ids = [event.id for event in events]
+        self._changed(
+            await self._triggers.fire(self._workspace_id, firings, starts, refusals, ids)
+        )
+
+    async def _listening(self, events: Sequence[EventRecord]) -> dict[str, list[TriggerRecord]]:
+        types = list(dict.fromkeys(event.type for event in events))
+        found: dict[str, list[TriggerRecord]] = {}
+        for trigger in await self._triggers.listening(self._workspace_id, types):
+            assert trigger.event is not None
+            found.setdefault(trigger.event, []).append(trigger)
+        return found
+
+    async def _start(self, trigger: TriggerRecord, event: EventRecord) -> StartRun | None:
+        kind = self._firer.type_of(trigger)
+        if not kind.wants(kind.valid(trigger.config, trigger.timezone), event):
+            return None
+        about = {"id": event.id, "type": event.type, "key": event.key}
+        return await self._firer.prepare(trigger, event.payload, event.id, event=about)
+
+    async def _give_up(self, event: EventRecord, error: StepwellError) -> None:
+        """Say to all who listen that the store refuses the run of an event."""
+        now = self._clock.now()
+        triggers = (await self._listening([event])).get(event.type, [])
+        refusals = [self._firer.refusal(trigger, error, now) for trigger in triggers]
+        firings = [
+            Firing(refused(trigger, refusal), trigger)
+            for trigger, refusal in zip(triggers, refusals, strict=True)
+        ]
+        await self._triggers.fire(self._workspace_id, firings, [], refusals, [event.id])

@@ -1,0 +1,118 @@
+"""Arming triggers: from what is written about one to the record that fires."""
+
+from __future__ import annotations
+
+import secrets
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import TriggerExists, TriggerInvalid
+from stepwell.graph.definition import Definition
+from stepwell.kernel.names import show
+from stepwell.kernel.records import TriggerRecord
+from stepwell.operation import Workspace
+from stepwell.trigger import COMMON, TriggerType
+
+PATH_BYTES = 24
+
+Types = Mapping[str, TriggerType]
+
+
+def type_named(types: Types, name: str) -> TriggerType:
+    """The trigger type of that name; raises TriggerInvalid."""
+    if name not in types:
+        known = ", ".join(sorted(types))
+        raise TriggerInvalid(f"There is no trigger type {show(name)}; there are {known}.")
+    return types[name]
+
+
+def armed(record: TriggerRecord, types: Types) -> TriggerRecord:
+    """The record with what the store looks for: its event, its path, its next time."""
+    kind = type_named(types, record.type)
+    config = kind.valid(record.config, record.timezone)
+    schedule = kind.schedule(config, record.timezone, record.since)
+    path = kind.path(config)
+    if path == "":  # one that nobody can guess, and that stays
+        path = record.path or secrets.token_urlsafe(PATH_BYTES)
+    return msgspec.structs.replace(
+        record, event=kind.event(config), path=path,
+        next_at=schedule.next_after(record.since) if schedule and record.active else None,
+    )  # fmt: skip
+
+
+async def refuse_taken_path(workspace: Workspace, record: TriggerRecord) -> None:
+    """Raise if another trigger has the path of this one."""
+    if record.path is None:
+        return
+    other = await workspace.store.triggers.trigger_at(workspace.id, record.path)
+    if other is not None and other.id != record.id:
+        raise TriggerExists(
+            f"The webhook {other.definition}/{other.name} has the path {record.path!r} already."
+        )
+
+
+class Following:
+    """What has to become of the triggers of a definition that is published."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def of(
+        self, definition: Definition
+    ) -> tuple[list[TriggerRecord], list[TriggerRecord]]:
+        """Triggers that are new or changed, and those that are to go."""
+        found = await self._workspace.store.triggers.triggers(self._workspace.id, definition.name)
+        known = {each.name: each for each in found}
+        now = self._workspace.clock.now()
+        written = {each["id"]: each for each in definition.triggers}
+        changed: list[TriggerRecord] = []
+        for name, trigger in written.items():
+            before = known.get(name)
+            after = self._written(definition, trigger, before, now)
+            if after != before:
+                await refuse_taken_path(self._workspace, after)
+                changed.append(after)
+        for each in found:
+            if each.name not in written and each.origin == "hand":
+                moved = self._changed(each, now, timezone=definition.timezone)
+                if moved != each:
+                    changed.append(moved)
+        gone = [each for each in found if each.origin == "document" and each.name not in written]
+        return changed, gone
+
+    def _written(
+        self, definition: Definition, trigger: Mapping[str, Any], before: TriggerRecord | None,
+        now: int,
+    ) -> TriggerRecord:  # fmt: skip
+        """The record of a trigger that stands in the document."""
+        fields: dict[str, Any] = {
+            "type": trigger["type"], "origin": "document", "timezone": definition.timezone,
+            "config": {key: trigger[key] for key in trigger if key not in COMMON},
+        }  # fmt: skip
+        if "enabled" in trigger:  # else it stays as somebody has left it
+            fields["enabled"] = trigger["enabled"]
+        if before is not None:
+            return self._changed(before, now, **fields)
+        new = TriggerRecord(
+            id=self._workspace.ids.new(), definition=definition.name, name=trigger["id"],
+            serial=1, created_at=now, updated_at=now, since=now, **({"enabled": True} | fields),
+        )  # fmt: skip
+        return armed(new, self._workspace.types().triggers)
+
+    def _changed(self, before: TriggerRecord, now: int, **fields: Any) -> TriggerRecord:
+        """The record with these fields; itself if it has them."""
+        after = msgspec.structs.replace(before, **fields)
+        if after == before:
+            return before
+        return armed(renewed(after, now), self._workspace.types().triggers)
+
+
+def renewed(trigger: TriggerRecord, now: int) -> TriggerRecord:
+    """The record of a trigger that was changed: it begins anew."""
+    return msgspec.structs.replace(
+        trigger, serial=trigger.serial + 1, updated_at=now, since=now, paused=None, failures=0,
+        last_error=None,
+    )  # fmt: skip
+

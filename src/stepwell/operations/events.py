@@ -1,0 +1,43 @@
+"""Events: what happened in the workspace, as it was emitted."""
+
+from __future__ import annotations
+
+import builtins
+
+import msgspec
+
+from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
+from stepwell.kernel.names import check_count, check_text
+from stepwell.kernel.records import EventRecord
+from stepwell.operation import Workspace
+
+MAX_PAGE = 1000
+
+
+class EventPage(msgspec.Struct, frozen=True):
+    """Some events, the newest first, and a cursor for those before them."""
+
+    items: builtins.list[EventRecord]
+    next_cursor: str | None
+
+
+class Events:
+    """The events of a workspace, as far back as they are kept: 7 days."""
+
+    def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
+
+    async def list(
+        self, type: str | None = None, *, limit: int = 50, cursor: str | None = None
+    ) -> EventPage:
+        """Events, or those of a type, the newest first."""
+        if type is not None:
+            check_text(type, "An event's type")
+        limit = min(check_count(limit, "limit"), MAX_PAGE)
+        digest = digest_of([self._workspace.id, "events", type])
+        before = None if cursor is None else read_cursor(cursor, digest)
+        found = await self._workspace.store.triggers.events(
+            self._workspace.id, type, before, limit + 1
+        )
+        more = write_cursor(found[limit - 1].id, digest) if len(found) > limit else None
+        return EventPage(found[:limit], more)

@@ -1,0 +1,3 @@
+"""Every type of trigger, one file each."""
+
+from __future__ import annotations
