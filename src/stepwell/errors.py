@@ -60,6 +60,18 @@ class InputInvalid(InvalidInput):
     code = "input_invalid"
 
 
+class InvalidPath(InvalidInput):
+    """A JSONPath, or a map with such paths, could not be read; `details` has where and a hint."""
+
+    code = "invalid_path"
+
+
+class PathTooBroad(InvalidInput):
+    """A JSONPath finds more than may be taken, or has to look at too much for it."""
+
+    code = "path_too_broad"
+
+
 class SecretKeyInvalid(InvalidInput):
     """The key that seals secrets is missing, malformed, or not the one they were sealed with."""
 

@@ -1,0 +1,150 @@
+"""Maps: what a trigger makes of a payload, each value a path into it or a constant.
+
+A text that begins with `$` is a JSONPath, `$$` stands for a literal `$`; anything else is meant as
+it is written. Mappings and lists may be nested. A singular path that finds nothing leaves its name
+out (in a list, null keeps the place), unless it is written `{path: "$.x", default: 0}` or
+`{path: "$.x", required: true}`. Exactly those names make such a lookup: `{path: "$.x"}` and
+`{path: "$.x", size: 3}` are mappings like any other.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import InputTooLarge, InvalidPath, MissingPath
+from stepwell.kernel.jsonpath import NOTHING, Looks, Path, read_path
+from stepwell.kernel.names import show
+
+# How deep a map may be nested.
+MAX_DEPTH = 20
+# How many characters, and values beside texts, may come out: paths can find things many times.
+MAX_SIZE = 16 * 1024 * 1024
+_LOOKUPS = ({"path", "default"}, {"path", "required"}, {"path", "default", "required"})
+
+
+class Constant(msgspec.Struct, frozen=True):
+    """A value that is meant as it is written."""
+
+    value: Any
+
+
+class Lookup(msgspec.Struct, frozen=True):
+    """A path, and what to do when it finds nothing."""
+
+    path: Path
+    where: str
+    required: bool = False
+    default: Any = NOTHING
+
+    def find(self, data: Any, looks: Looks) -> Any:
+        found = self.path.find(data, looks)
+        if found is not NOTHING and (self.path.singular or found):
+            return found
+        if self.required:
+            raise MissingPath(
+                f"{self.where}: {self.path.text} leads to nothing in the payload, and it is "
+                "required.",
+                path=self.path.text,
+            )
+        return found if self.default is NOTHING else self.default
+
+
+Template = Constant | Lookup | dict[str, Any] | list[Any]
+
+
+class Map(msgspec.Struct, frozen=True):
+    """A map that was read."""
+
+    templates: dict[str, Any]
+
+    def of(self, data: Any) -> dict[str, Any]:
+        """What the map makes of a payload."""
+        found: dict[str, Any] = _filled(self.templates, data, Looks())
+        _check_size(found)
+        return found
+
+
+def read_map(values: Mapping[str, Any], where: str = "map") -> Map:
+    """Read a map; raises InvalidPath, which names the place, `map.user.id` say."""
+    if not isinstance(values, Mapping):
+        raise InvalidPath(f"{where} must be a mapping of names to values, not {show(values)}.")
+    return Map({key: _read(each, f"{where}.{key}", 1) for key, each in values.items()})
+
+
+def mapped(values: Mapping[str, Any], data: Any) -> dict[str, Any]:
+    """What a map, as it is written, makes of a payload."""
+    return read_map(values).of(data)
+
+
+def _read(value: Any, where: str, depth: int) -> Template:
+    if depth > MAX_DEPTH:
+        raise InvalidPath(f"{where} is nested more than {MAX_DEPTH} levels deep.", where=where)
+    if isinstance(value, str):
+        if value.startswith("$$") or not value.startswith("$"):
+            return Constant(value.removeprefix("$"))
+        return Lookup(_path(value, where), where)
+    if isinstance(value, Mapping):
+        if set(value) in _LOOKUPS:
+            return _lookup(value, where)
+        return {key: _read(each, f"{where}.{key}", depth + 1) for key, each in value.items()}
+    if isinstance(value, list | tuple):
+        return [_read(each, f"{where}[{i}]", depth + 1) for i, each in enumerate(value)]
+    return Constant(value)
+
+
+def _lookup(value: Mapping[str, Any], where: str) -> Lookup:
+    required = value.get("required", False)
+    if not isinstance(required, bool):
+        raise InvalidPath(
+            f"{where}.required must be true or false, not {show(required)}.", where=where
+        )
+    if required and "default" in value:
+        raise InvalidPath(
+            f"{where} is required and has a default. Leave one of them out.", where=where
+        )
+    path = _path(value["path"], f"{where}.path")
+    return Lookup(path, where, required, value.get("default", NOTHING))
+
+
+def _path(text: Any, where: str) -> Path:
+    try:
+        return read_path(text)
+    except InvalidPath as error:
+        literal = isinstance(text, str) and not text.startswith(("$.", "$["))
+        hint = " Write $$ for a literal $." if literal and text.startswith("$") else ""
+        raise InvalidPath(
+            f"{where}: {error.message}{hint}", **{**error.details, "where": where}
+        ) from None
+
+
+def _filled(template: Any, data: Any, looks: Looks) -> Any:
+    if isinstance(template, Constant):
+        return template.value
+    if isinstance(template, Lookup):
+        return template.find(data, looks)
+    if isinstance(template, list):
+        found = [_filled(each, data, looks) for each in template]
+        return [None if each is NOTHING else each for each in found]
+    pairs = ((key, _filled(each, data, looks)) for key, each in template.items())
+    return {key: each for key, each in pairs if each is not NOTHING}
+
+
+def _check_size(value: Any) -> None:
+    """Refuse what many paths to the same large values have made too large to be written."""
+    left, stack = MAX_SIZE, [value]
+    while stack:
+        each = stack.pop()
+        if isinstance(each, dict):
+            left -= sum(map(len, each))
+            stack += each.values()
+        elif isinstance(each, list):
+            stack += each
+        left -= 1 + (len(each) if isinstance(each, str) else 0)
+        if left < 0:
+            raise InputTooLarge(
+                f"The map makes more than {MAX_SIZE:,} characters of the payload. "
+                "Take less of it, or take it only once."
+            )
