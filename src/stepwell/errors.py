@@ -72,6 +72,12 @@ class PathTooBroad(InvalidInput):
     code = "path_too_broad"
 
 
+class ScheduleInvalid(InvalidInput):
+    """A schedule cannot be understood, or would never fire; `details["problems"]` has all."""
+
+    code = "schedule_invalid"
+
+
 class SecretKeyInvalid(InvalidInput):
     """The key that seals secrets is missing, malformed, or not the one they were sealed with."""
 

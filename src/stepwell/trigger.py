@@ -23,16 +23,14 @@ from collections.abc import Mapping
 from typing import Any, ClassVar
 
 import pydantic
-from pydantic import Field
+from pydantic import Field, field_validator
 
-from stepwell.config import Config, note, said
+from stepwell.config import Config, note, plainly
 from stepwell.errors import TriggerInvalid
 from stepwell.graph.problems import Problems
+from stepwell.kernel.mapping import read_map
 from stepwell.kernel.records import EventRecord
 from stepwell.kernel.schedules import Schedule
-
-# What a trigger has beside its config.
-COMMON = ("id", "type", "title", "enabled")
 
 
 class TriggerConfig(Config):
@@ -42,6 +40,13 @@ class TriggerConfig(Config):
         None,
         description="The input of the run: names with a JSONPath into the payload, or a value.",
     )
+
+    @field_validator("map")
+    @classmethod
+    def _check_map(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
+        if value is not None:
+            plainly(read_map, value)
+        return value
 
 
 class TriggerType:
@@ -58,33 +63,31 @@ class TriggerType:
         return inspect.getdoc(type(self)) or ""
 
     def check(self, config: Mapping[str, Any], zone: str, path: str, problems: Problems) -> None:
-        """Note everything wrong with a config."""
+        """Note everything wrong with a config, in that time zone."""
         try:
-            self.read(config, zone)
+            self.config.model_validate(config)
         except pydantic.ValidationError as error:
             for each in error.errors(include_url=False, include_input=False):
-                note(each, self.name, self.config, path, problems)
-
-    def read(self, config: Mapping[str, Any], zone: str) -> Any:
-        """The config as a model; raises pydantic's ValidationError."""
-        return self.config.model_validate(config, context={"timezone": zone})
+                note(each, f"{self.name} trigger", self.config, path, problems)
 
     def valid(self, config: Mapping[str, Any], zone: str) -> Any:
-        """The same; raises TriggerInvalid with all that is wrong."""
-        try:
-            return self.read(config, zone)
-        except pydantic.ValidationError as error:
-            wrong = [
-                {"field": ".".join(map(str, each["loc"])), "message": said(each)}
-                for each in error.errors(include_url=False, include_input=False)
-            ]
-            shown = "; ".join(
-                f"{each['field']}: {each['message']}" if each["field"] else each["message"]
-                for each in wrong
+        """The config as its model; raises TriggerInvalid with all that is wrong."""
+        problems = Problems()
+        self.check(config, zone, "", problems)
+        if not problems.ok:
+            shown = " ".join(
+                f"{each.path}: {each.message}" if each.path else each.message
+                for each in problems.found
             )
             raise TriggerInvalid(
-                f"The config of a {self.name} trigger does not fit: {shown}.", problems=wrong
-            ) from None
+                f"This {self.name} trigger cannot be. {shown}",
+                problems=[
+                    {"path": each.path, "code": each.code, "message": each.message,
+                     "hint": each.hint}
+                    for each in problems.found
+                ],
+            )  # fmt: skip
+        return self.config.model_validate(config)
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the config."""

@@ -180,7 +180,7 @@ def test_a_problem_is_found_where_it_is(nodes: Any, edges: Any, problem: tuple[s
         ({"inputs": {"type": "objct"}}, ("inputs", "bad_schema")),
         ({"policy": {"max_steps": 0}}, ("policy.max_steps", "bad_field")),
         ({"policy": {"max_step": 1}}, ("policy.max_step", "unknown_field")),
-        ({"triggers": [{"id": "t"}]}, ("triggers[0].type", "missing_field")),
+        ({"triggers": [{"id": "t"}, {"id": "t"}]}, ("triggers[1].id", "duplicate_id")),
         ({"refs": "loose"}, ("refs", "bad_field")),
         ({"apiVersion": "stepwell.dev/v9"}, ("apiVersion", "unknown_version")),
         ({"output": "@nobody"}, ("output", "unknown_reference")),
@@ -265,35 +265,3 @@ def test_bodies_are_not_nested_without_end() -> None:
         body = [node(f"l{depth}", "loop", config={"until": "true"}, body=body)]
     _, problems = checked({"name": "x", "nodes": body})
     assert [each.code for each in problems.found] == ["too_deep"]
-
-
-@pytest.mark.parametrize(
-    ("trigger", "code"),
-    [
-        ({"type": "schedule", "cron": "61 * * * *"}, "bad_cron"),
-        ({"type": "schedule", "cron": "* * * *"}, "bad_cron"),
-        ({"type": "schedule", "cron": 5}, "bad_cron"),
-        ({"type": "schedule", "cron": "@fortnightly"}, "bad_cron"),
-        ({"type": "schedule"}, "missing_field"),
-        ({"type": "schedule", "cron": "@daily", "every": "1h"}, "bad_field"),
-        ({"type": "schedule", "every": "soon"}, "bad_duration"),
-        ({"type": "schedule", "cron": "@daily", "timezone": "UTC"}, "unknown_field"),
-        ({"type": "shcedule", "cron": "@daily"}, "unknown_type"),
-        ({}, "missing_field"),
-    ],
-    ids=str,
-)
-def test_a_trigger_without_sense_is_a_problem(trigger: dict[str, Any], code: str) -> None:
-    problems = Problems()
-    nodes = [{"id": "a", "type": "shell"}]
-    parse({"name": "x", "nodes": nodes, "triggers": [{"id": "t", **trigger}]}, {}, problems)
-    assert [each.code for each in problems.found] == [code]
-
-
-@pytest.mark.parametrize("cron", ["@hourly", "*/5 9-17 * * MON-FRI", "0 2 ? * *", "0 0 29 2 *"])
-def test_a_schedule_that_makes_sense_is_none(cron: str) -> None:
-    problems = Problems()
-    trigger = {"id": "t", "type": "schedule", "cron": cron}
-    parse({"name": "x", "nodes": [{"id": "a", "type": "shell"}], "triggers": [trigger]}, {},
-          problems)  # fmt: skip
-    assert problems.found == []

@@ -18,7 +18,7 @@ from stepwell.errors import (
 )
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.ids import Ids
-from stepwell.kernel.jsonpath import mapped
+from stepwell.kernel.mapping import mapped
 from stepwell.kernel.names import MAX_LENGTH
 from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
 from stepwell.store import Store
@@ -63,19 +63,14 @@ class Firer:
         """
         kind = self.type_of(trigger)
         config = kind.valid(trigger.config, trigger.timezone)
-        if config.map is not None:
-            input = mapped(config.map, payload)
-        else:
-            input = payload
+        input = payload if config.map is None else mapped(config.map, payload)
         return await self._starter.prepare(
             trigger.definition, input, loose=config.map is None,
             trigger={"type": trigger.type, "id": trigger.id, "name": trigger.name, **about},
             idempotency_key=None if key is None else key_of(trigger, key),
         )  # fmt: skip
 
-    async def fire(
-        self, trigger: TriggerRecord, payload: Any, key: str | None
-    ) -> tuple[str, bool]:
+    async def fire(self, trigger: TriggerRecord, payload: Any, key: str | None) -> tuple[str, bool]:
         """Start a run because somebody says so; its id, and whether it is new."""
         own = None if key is None else f"hand:{key}"
         start = await self.prepare(trigger, payload, own, by_hand=True)

@@ -77,9 +77,7 @@ class Outbox:
                     after[trigger.id] = fired(after[trigger.id], start.id, now)
         firings = [Firing(after[id], was) for id, was in before.items() if after[id] is not was]
         ids = [event.id for event in events]
-        self._changed(
-            await self._triggers.fire(self._workspace_id, firings, starts, refusals, ids)
-        )
+        self._changed(await self._triggers.fire(self._workspace_id, firings, starts, refusals, ids))
 
     async def _listening(self, events: Sequence[EventRecord]) -> dict[str, list[TriggerRecord]]:
         types = list(dict.fromkeys(event.type for event in events))

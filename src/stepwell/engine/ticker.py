@@ -58,9 +58,7 @@ class Ticker:
             after = await self._fired(trigger, now, starts, refusals)
             firings.append(Firing(after, trigger))
         try:
-            self._changed(
-                await self._triggers.fire(self._workspace_id, firings, starts, refusals)
-            )
+            self._changed(await self._triggers.fire(self._workspace_id, firings, starts, refusals))
         except Overtaken:
             return len(due) == 1  # somebody else has fired it, or changed it
         except StoreUnavailable:

@@ -18,17 +18,21 @@ from stepwell.graph.parse import Aliases, parse
 from stepwell.graph.plan import Plan
 from stepwell.graph.problems import Problem, Problems
 from stepwell.graph.reading import MAX_CHARACTERS, read
+from stepwell.graph.triggers import TriggerKind, check_triggers
 from stepwell.kernel.codec import encode
 
 
 class Types(Protocol):
-    """The node types that documents may name."""
+    """The types of nodes and triggers that documents may name."""
 
     @property
     def by_name(self) -> Mapping[str, CheckedKind]: ...
 
     @property
     def aliases(self) -> Aliases: ...
+
+    @property
+    def triggers(self) -> Mapping[str, TriggerKind]: ...
 
 
 class Checked(msgspec.Struct, frozen=True):
@@ -78,6 +82,7 @@ def checked(
                 f"Write {name!r}: a definition keeps its name.",
             )  # fmt: skip
         plan = check(definition, types.by_name, problems)
+        check_triggers(definition, types.triggers, problems)
     found = [_with_line(each, imported.lines) for each in problems.found]
     found += [
         Problem(loss.path, "lost", loss.message, severity=loss.severity) for loss in imported.losses

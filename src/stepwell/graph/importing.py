@@ -16,7 +16,7 @@ from stepwell.graph.reading import MAX_CHARACTERS, read
 from stepwell.kernel.names import show
 
 # Each part of a dotted key is looked up from the start.
-_LONG_KEY = re.compile(r"(?:[\w-]+\s*\.\s*){100}")
+_LONG_KEY = re.compile(r"(?<![\w-])(?:[\w-]++\s*+\.\s*+){100}")
 # What a document of this system's own language is called.
 OWN = "stepwell"
 

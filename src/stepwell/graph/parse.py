@@ -30,7 +30,6 @@ from stepwell.graph.definition import (
 )
 from stepwell.graph.fields import Fields
 from stepwell.graph.problems import Problems, below
-from stepwell.graph.triggers import check_trigger
 
 VERSION = "stepwell.dev/v1"
 
@@ -146,7 +145,6 @@ class _Parser:
                 self._problems.error(path, "bad_field", "A trigger is a mapping with a type.")
                 continue
             self._fields.id(trigger, path, seen, "trigger")
-            check_trigger(trigger, path, self._problems)
             found.append(trigger)
         return found
 

@@ -10,10 +10,11 @@ import msgspec
 
 from stepwell.errors import TriggerExists, TriggerInvalid
 from stepwell.graph.definition import Definition
+from stepwell.graph.triggers import COMMON
 from stepwell.kernel.names import show
 from stepwell.kernel.records import TriggerRecord
 from stepwell.operation import Workspace
-from stepwell.trigger import COMMON, TriggerType
+from stepwell.trigger import TriggerType
 
 PATH_BYTES = 24
 
@@ -59,9 +60,7 @@ class Following:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    async def of(
-        self, definition: Definition
-    ) -> tuple[list[TriggerRecord], list[TriggerRecord]]:
+    async def of(self, definition: Definition) -> tuple[list[TriggerRecord], list[TriggerRecord]]:
         """Triggers that are new or changed, and those that are to go."""
         found = await self._workspace.store.triggers.triggers(self._workspace.id, definition.name)
         known = {each.name: each for each in found}
@@ -115,4 +114,3 @@ def renewed(trigger: TriggerRecord, now: int) -> TriggerRecord:
         trigger, serial=trigger.serial + 1, updated_at=now, since=now, paused=None, failures=0,
         last_error=None,
     )  # fmt: skip
-

@@ -25,6 +25,7 @@ from stepwell.graph.definition import ID
 from stepwell.kernel.clock import moment
 from stepwell.kernel.names import check_count, show
 from stepwell.kernel.records import RefusalRecord, TriggerRecord
+from stepwell.kernel.zones import local, zone_named
 from stepwell.operation import Workspace
 from stepwell.operations.arming import armed, refuse_taken_path, renewed, type_named
 from stepwell.operations.revising import check_flag
@@ -90,8 +91,9 @@ class Triggers:
         schedule = kind.schedule(config, trigger.timezone, trigger.since)
         if schedule is None:
             return Preview(kind.title, [])
+        zone = zone_named(trigger.timezone)
         fires = schedule.next_fires(self._workspace.clock.now(), count)
-        return Preview(schedule.described(), [schedule.shown(at) for at in fires])
+        return Preview(schedule.described(), [local(at, zone).isoformat() for at in fires])
 
     def shown(self, trigger: TriggerRecord) -> dict[str, Any]:
         """A record as people and programs read it, with its status and its next times."""
@@ -215,7 +217,6 @@ class Triggers:
         text = await self._workspace.store.records.document(self._workspace.id, row.revision)
         zone = {} if text is None else msgspec.json.decode(text)
         return str(zone.get("timezone") or "UTC")
-
 
 
 def _check_name(name: Any) -> str:

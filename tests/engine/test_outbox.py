@@ -1,0 +1,142 @@
+"""Events that start runs: one for each trigger and event, in order, whoever delivers them."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack
+from typing import Any
+
+from stepwell import Stepwell, workflow
+from stepwell.catalog import store_for
+from stepwell.testing.clock import FakeClock
+from tests.conftest import World
+from tests.engine.support import until
+
+
+@workflow
+async def heard(ctx: Any, input: Any) -> Any:
+    return input
+
+
+@workflow
+async def speaks(ctx: Any, input: Any) -> Any:
+    await ctx.emit("spoken", {"n": input})
+    return input
+
+
+async def delivered(sw: Stepwell) -> None:
+    """Return once no event waits for anybody."""
+    while await sw.store.triggers.pending_events("default", 1):
+        await asyncio.sleep(0.001)
+
+
+async def inputs(sw: Stepwell, definition: str = "heard") -> list[Any]:
+    """The inputs of a definition's runs, in the order in which they were started."""
+    page = await sw.list_runs(definition=definition, limit=1000)
+    return [run.input for run in reversed(page.items)]
+
+
+async def test_an_event_starts_a_run_of_each_trigger_that_wants_it(world: World) -> None:
+    async with world([heard]) as sw, sw.worker(lease="1h"):
+        await sw.triggers.create("heard", "event", {"event": "news"}, name="all")
+        await sw.triggers.create(
+            "heard", "event", {"event": "news", "filter": {"env": "prod"}}, name="equal"
+        )
+        await sw.triggers.create(
+            "heard", "event", {"event": "news", "filter": "payload.n > 1", "map": {"m": "$.n"}},
+            name="cel",
+        )  # fmt: skip
+        await sw.emit("news", {"n": 1, "env": "prod"}, key="k")
+        await sw.emit("news", {"n": 2, "env": "test"})
+        await sw.emit("olds", {"n": 3, "env": "prod"})
+        await delivered(sw)
+        found = (await sw.list_runs(definition="heard")).items
+        assert sorted((run.trigger["name"], *run.input.values()) for run in found) == [
+            ("all", 1, "prod"), ("all", 2, "test"), ("cel", 2), ("equal", 1, "prod"),
+        ]  # fmt: skip
+        first = min(found, key=lambda run: run.id)
+        assert first.trigger["event"] == {
+            "id": first.trigger["event"]["id"], "type": "news", "key": "k",
+        }  # fmt: skip
+
+
+async def test_events_that_a_run_emits_start_runs_too(world: World) -> None:
+    async with world([heard, speaks]) as sw, sw.worker(lease="1h"):
+        await sw.triggers.create("heard", "event", {"event": "spoken"})
+        runs = [await sw.start("speaks", n) for n in range(5)]
+        for run in runs:
+            await run.result()
+        await delivered(sw)
+        assert sorted(each["n"] for each in await inputs(sw)) == [0, 1, 2, 3, 4]
+
+
+async def test_events_are_kept_for_triggers_while_nobody_delivers(world: World) -> None:
+    async with world([heard]) as sw:
+        await sw.triggers.create("heard", "event", {"event": "news"})
+        for n in range(250):
+            await sw.emit("news", {"n": n})
+        assert await inputs(sw) == []
+        async with sw.housekeeping():
+            await delivered(sw)
+        assert [each["n"] for each in await inputs(sw)] == list(range(250)), "in order"
+
+
+async def test_an_event_from_before_a_trigger_is_not_for_it(world: World, clock: FakeClock) -> None:
+    async with world([heard]) as sw:
+        made = await sw.triggers.create("heard", "event", {"event": "news"}, name="old")
+        await sw.emit("news", {"n": 1})
+        await sw.triggers.disable(made.id)
+        clock.advance("1s")
+        await sw.triggers.create("heard", "event", {"event": "news"}, name="new")
+        await sw.emit("news", {"n": 2})
+        async with sw.housekeeping():
+            await delivered(sw)
+        assert [each["n"] for each in await inputs(sw)] == [2]
+
+
+async def test_what_one_event_cannot_start_does_not_hold_up_the_next(world: World) -> None:
+    strict = {
+        "name": "strict",
+        "inputs": {"type": "object", "properties": {"n": {"type": "integer"}}},
+        "triggers": [{"id": "t", "type": "event", "event": "news", "filter": "payload.n != 3"}],
+        "nodes": [{"id": "a", "type": "transform", "config": {"value": "@input.n"}}],
+    }
+    async with world([]) as sw, sw.housekeeping():
+        await sw.definitions.publish(strict)
+        for payload in ({"n": 1, "more": True}, {"n": "two"}, {"no": 1}, {"n": 3}, {"n": 4}):
+            await sw.emit("news", payload)
+        await delivered(sw)
+        assert await inputs(sw, "strict") == [{"n": 1}, {"n": 4}]
+        refusals = await sw.triggers.refusals("strict/t")
+        assert [each.code for each in refusals] == ["condition_failed", "input_invalid"]
+        found = await sw.triggers.get("strict/t")
+        assert (found.failures, found.last_error) == (0, None), "the last one went well"
+
+
+async def test_several_that_deliver_start_no_run_twice(store_url: str, clock: FakeClock) -> None:
+    async with AsyncExitStack() as stack:
+        processes = [
+            await stack.enter_async_context(
+                Stepwell(workflows=[heard], store=store_for(store_url, clock))
+            )
+            for _ in range(4)
+        ]
+        await processes[0].triggers.create("heard", "event", {"event": "news"})
+        for sw in processes[:3]:
+            await stack.enter_async_context(sw.housekeeping())
+        await asyncio.gather(
+            *(processes[n % 4].emit("news", {"n": n}) for n in range(200)),
+        )
+        await delivered(processes[0])
+        assert sorted(each["n"] for each in await inputs(processes[0])) == list(range(200))
+
+
+async def test_a_trigger_can_be_fired_by_hand(world: World) -> None:
+    async with world([heard]) as sw, sw.worker(lease="1h"):
+        await sw.triggers.create("heard", "manual", {"map": {"who": "$.name"}})
+        run_id, created = await sw.triggers.fire("heard/manual", {"name": "ann"}, key="once")
+        assert created
+        assert (await until(sw, run_id, "completed")).output == {"who": "ann"}
+        assert await sw.triggers.fire("heard/manual", {"name": "bob"}, key="once") == (
+            run_id, False,
+        )  # fmt: skip

@@ -1,0 +1,89 @@
+"""Triggers in a document: every field that does not fit is named, with what to do about it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell.catalog import node_types, trigger_types
+from stepwell.graph.documents import checked
+
+
+def problems_of(trigger: dict[str, Any], **fields: Any) -> list[Any]:
+    nodes = [{"id": "a", "type": "transform", "config": {"value": 1}}]
+    document = {"name": "x", "nodes": nodes, "triggers": [{"id": "t", **trigger}], **fields}
+    return checked(document, node_types()).problems
+
+
+DAILY = {"type": "schedule", "cron": "@daily"}
+EVENT = {"type": "event", "event": "released"}
+
+
+@pytest.mark.parametrize(
+    ("trigger", "field", "code"),
+    [
+        ({}, ".type", "missing_field"),
+        ({"type": 5}, ".type", "missing_field"),
+        ({"type": "shcedule", "cron": "@daily"}, ".type", "unknown_type"),
+        ({**DAILY, "title": 5}, ".title", "bad_field"),
+        ({**DAILY, "enabled": "yes"}, ".enabled", "bad_field"),
+        ({**DAILY, "corn": "@daily"}, ".corn", "unknown_field"),
+        ({**DAILY, "map": 5}, ".map", "bad_field"),
+        ({**DAILY, "map": {"x": "$."}}, ".map", "bad_field"),
+        ({"type": "schedule", "cron": "61 * * * *"}, ".cron", "bad_cron"),
+        ({"type": "schedule", "cron": "* * * *"}, ".cron", "bad_cron"),
+        ({"type": "schedule", "cron": 5}, ".cron", "bad_cron"),
+        ({"type": "schedule", "cron": "@fortnightly"}, ".cron", "bad_cron"),
+        ({"type": "schedule", "cron": "0 0 30 2 *"}, ".cron", "bad_cron"),
+        ({"type": "schedule"}, "", "missing_field"),
+        ({**DAILY, "every": "1h"}, "", "bad_field"),
+        ({"type": "schedule", "every": "soon"}, ".every", "bad_duration"),
+        ({"type": "schedule", "every": 0}, ".every", "bad_duration"),
+        ({"type": "schedule", "at": "tomorrow"}, ".at", "bad_time"),
+        ({**DAILY, "misfire": "none"}, ".misfire", "bad_field"),
+        ({**DAILY, "limit": 0}, ".limit", "bad_field"),
+        ({**DAILY, "grace": "long"}, ".grace", "bad_duration"),
+        ({**DAILY, "timezone": "UTC"}, ".timezone", "unknown_field"),
+        ({"type": "event"}, ".event", "missing_field"),
+        ({**EVENT, "event": ""}, ".event", "bad_field"),
+        ({**EVENT, "event": ["a"]}, ".event", "bad_field"),
+        ({**EVENT, "filter": "payload.n >"}, ".filter", "bad_field"),
+        ({**EVENT, "filter": "payload.n + 1"}, ".filter", "bad_field"),
+        ({**EVENT, "filter": "input.n == 1"}, ".filter", "bad_field"),
+        ({**EVENT, "fliter": {}}, ".fliter", "unknown_field"),
+        ({"type": "manual", "cron": "@daily"}, ".cron", "unknown_field"),
+    ],
+    ids=str,
+)
+def test_a_field_that_does_not_fit_is_named(trigger: Any, field: str, code: str) -> None:
+    found = problems_of(trigger)
+    assert {(each.path.partition(".dict")[0], each.code) for each in found} == {
+        (f"triggers[0]{field}", code)
+    }
+
+
+@pytest.mark.parametrize(
+    "trigger",
+    [
+        *({"type": "schedule", "cron": cron}
+          for cron in ("@hourly", "*/5 9-17 * * MON-FRI", "0 2 ? * *", "0 0 29 2 *")),
+        {"type": "schedule", "every": "15m", "misfire": "all", "limit": 3, "grace": "5m"},
+        {"type": "schedule", "at": "2030-01-01T09:00", "map": {"suite": "all"}},
+        {**EVENT, "filter": {"env": "prod"}, "map": {"tag": "$.tag"}},
+        {**EVENT, "filter": "payload.n > 3 && event.key == 'k'"},
+        {"type": "manual", "title": "By hand", "enabled": False},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_a_trigger_that_makes_sense_is_no_problem(trigger: Any) -> None:
+    assert problems_of(trigger) == []
+
+
+def test_every_type_has_a_schema_and_says_what_it_is_for() -> None:
+    assert {"manual", "schedule", "event"} <= trigger_types().keys()
+    for kind in trigger_types().values():
+        assert kind.help
+        assert kind.title
+        for field in kind.schema()["properties"].values():
+            assert field["description"]
