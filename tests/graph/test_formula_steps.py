@@ -205,6 +205,7 @@ def test_gates_wait_for_time_events_and_people() -> None:
         'condition = "env.CI"', 'condition = "{{a}} && {{b}}"', 'needs = ["nowhere"]',
         'needs = ["b"]', '[steps.decision]\nprompt = "Which?"', '[steps.retry]\nmax_attempts = 2',
         'expand = "nowhere"',
+        'loop = { count = 1, body = [{ id = "x" }] }\nchildren = [{ id = "y" }]',
     ],
 )  # fmt: skip
 def test_what_would_mean_something_else_is_refused(step: str) -> None:

@@ -119,6 +119,8 @@ class Shapes:
         own = text("id")
         if not own:
             self._losses.refuse(f"{path}.id", "A step needs an id.")
+        if data.get("loop") and data.get("children"):
+            self._losses.refuse(f"{path}.children", "A step has children or a loop, not both.")
         needs = [*self.texts(data.get("needs"), f"{path}.needs"),
                  *self.texts(data.get("depends_on"), f"{path}.depends_on")]  # fmt: skip
         prose = "\n\n".join(filter(None, (text("description"), text("notes"))))
