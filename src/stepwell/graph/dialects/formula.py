@@ -14,13 +14,13 @@ from typing import Any
 import msgspec
 
 from stepwell.graph.dialects.conversion import Ids, Load, Losses, Sequence, slug
-from stepwell.graph.dialects.convoys import Convoy
-from stepwell.graph.dialects.family import Family, Formula
-from stepwell.graph.dialects.joints import Joints, Need
-from stepwell.graph.dialects.shapes import Shapes, Step, TooMuch
-from stepwell.graph.dialects.variables import Variables
-from stepwell.graph.dialects.waits import Waits
-from stepwell.graph.dialects.weaving import Weaver
+from stepwell.graph.dialects.formulas.convoys import Convoy
+from stepwell.graph.dialects.formulas.family import Family, Formula
+from stepwell.graph.dialects.formulas.joints import Joints, Need
+from stepwell.graph.dialects.formulas.shapes import Shapes, Step, TooMuch
+from stepwell.graph.dialects.formulas.variables import Variables
+from stepwell.graph.dialects.formulas.waits import Waits
+from stepwell.graph.dialects.formulas.weaving import Weaver
 from stepwell.graph.parse import MAX_DESCRIPTION, MAX_STEPS, MAX_TITLE
 from stepwell.kernel.names import show
 

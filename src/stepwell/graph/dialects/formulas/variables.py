@@ -7,7 +7,7 @@ import re
 from typing import Any
 
 from stepwell.graph.dialects.conversion import Losses, schema_of
-from stepwell.graph.dialects.shapes import Shapes
+from stepwell.graph.dialects.formulas.shapes import Shapes
 from stepwell.kernel.names import show
 
 # How others of this folder write that the id of the run is meant.

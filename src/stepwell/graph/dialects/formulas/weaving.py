@@ -13,8 +13,8 @@ from typing import Any
 
 from stepwell.graph.definition import MAX_NODES
 from stepwell.graph.dialects.conversion import Losses
-from stepwell.graph.dialects.family import Family, Formula
-from stepwell.graph.dialects.shapes import Loop, Shapes, Step, TooMuch
+from stepwell.graph.dialects.formulas.family import Family, Formula
+from stepwell.graph.dialects.formulas.shapes import Loop, Shapes, Step, TooMuch
 from stepwell.kernel.names import show
 
 _TARGET = re.compile(

@@ -6,7 +6,7 @@ import re
 from typing import Any
 
 from stepwell.graph.dialects.conversion import Losses
-from stepwell.graph.dialects.shapes import Step
+from stepwell.graph.dialects.formulas.shapes import Step
 
 _CHILDREN = re.compile(r"children-of\((.+)\)")
 _TURN = re.compile(r"\.iter\d+\.")

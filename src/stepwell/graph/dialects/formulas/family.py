@@ -9,7 +9,7 @@ import msgspec
 
 from stepwell.graph.definition import MAX_NODES
 from stepwell.graph.dialects.conversion import Load, Losses
-from stepwell.graph.dialects.shapes import Shapes, Step, TooMuch
+from stepwell.graph.dialects.formulas.shapes import Shapes, Step, TooMuch
 from stepwell.graph.reading import MAX_CHARACTERS
 
 _COMPOSE = ("expand", "map", "branch", "gate", "aspects", "hooks", "bond_points")

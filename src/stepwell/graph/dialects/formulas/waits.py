@@ -9,9 +9,9 @@ import msgspec
 
 from stepwell.graph.control import MAX_ITERATIONS
 from stepwell.graph.dialects.conversion import Ids, Losses, slug
-from stepwell.graph.dialects.ranges import bounds, number
-from stepwell.graph.dialects.shapes import Loop, Shapes, Step
-from stepwell.graph.dialects.variables import Variables, outcome
+from stepwell.graph.dialects.formulas.ranges import bounds, number
+from stepwell.graph.dialects.formulas.shapes import Loop, Shapes, Step
+from stepwell.graph.dialects.formulas.variables import Variables, outcome
 from stepwell.graph.parse import MAX_ITEMS
 from stepwell.kernel.names import show
 

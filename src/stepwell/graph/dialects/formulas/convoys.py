@@ -6,8 +6,8 @@ import re
 from typing import Any
 
 from stepwell.graph.dialects.conversion import Losses
-from stepwell.graph.dialects.shapes import Shapes, Step
-from stepwell.graph.dialects.variables import RUN_ID, Variables
+from stepwell.graph.dialects.formulas.shapes import Shapes, Step
+from stepwell.graph.dialects.formulas.variables import RUN_ID, Variables
 
 _LEG = ("id", "title", "focus", "description")
 _SYNTHESIS = ("id", "title", "description", "depends_on")
