@@ -303,6 +303,7 @@ def test_a_lawful_tree_has_no_violations(tmp_path: Path) -> None:
         ("graph/check.py", "from stepwell.node import Node", "node"),
         ("node.py", "from stepwell.nodes.http import Http", "nodes"),
         ("nodes/http.py", "from stepwell.engine import context", "engine"),
+        ("triggers/inbound/bodies.py", "from stepwell.engine import context", "engine"),
         ("engine/worker.py", "from stepwell.stores.sqlite import SqliteStore", "stores"),
         ("engine/worker.py", "from stepwell import settings", "settings"),
         ("sdk/workflow.py", "from stepwell.engine.worker import Worker", "engine"),

@@ -382,6 +382,36 @@ class SecretNotFound(StepwellError):
     code = "secret_not_found"
 
 
+class SignatureInvalid(StepwellError):
+    """A request is not proven to come from whom it should; `details["reason"]` says why not."""
+
+    code = "signature_invalid"
+
+
+class BodyInvalid(InvalidInput):
+    """A request's body, query or headers do not have the form they are said to have."""
+
+    code = "body_invalid"
+
+
+class BodyTooLarge(InvalidInput):
+    """A request's body is larger than is accepted, as it came or once it was unpacked."""
+
+    code = "body_too_large"
+
+
+class BodyUnsupported(InvalidInput):
+    """A request's body is of a kind that is not accepted, or packed in such a way."""
+
+    code = "body_unsupported"
+
+
+class EventInvalid(InvalidInput):
+    """What came as a CloudEvent is none: an attribute is missing or malformed."""
+
+    code = "event_invalid"
+
+
 class GateNotFound(StepwellError):
     """There is no gate with that id, or the run waits at none."""
 

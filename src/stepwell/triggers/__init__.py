@@ -1,3 +1,1 @@
-"""Every type of trigger, one file each."""
-
-from __future__ import annotations
+"""What starts runs, one file for each type of trigger; what comes over HTTP is in `inbound`."""
