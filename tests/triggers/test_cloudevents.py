@@ -1,0 +1,250 @@
+"""CloudEvents: all modes are read, what is malformed is named, and what is written is read."""
+
+from __future__ import annotations
+
+import base64
+import gzip
+import json
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from stepwell.errors import BodyInvalid, BodyTooLarge, BodyUnsupported, EventInvalid
+from stepwell.kernel.clock import LAST
+from stepwell.triggers.inbound.cloudevents import (
+    CONTENT_TYPE,
+    MAX_BATCH,
+    MAX_VALUE,
+    CloudEvent,
+    event_of,
+    mode_of,
+    read_events,
+    write_event,
+)
+from stepwell.triggers.inbound.headers import Headers
+
+STRUCTURED = Headers([("Content-Type", f"{CONTENT_TYPE}; charset=utf-8")])
+BATCH = Headers([("Content-Type", "application/cloudevents-batch+json")])
+LEAST = {"specversion": "1.0", "id": "A-1", "source": "/context", "type": "com.example.some"}
+AT = 1_522_900_584_000_000  # 2018-04-05T03:56:24Z
+
+
+def binary(*pairs: tuple[str, str], **changes: str | None) -> Headers:
+    attributes: dict[str, str | None] = {**LEAST, **changes}
+    given = [(f"CE-{name}", value) for name, value in attributes.items() if value is not None]
+    return Headers([*given, *pairs])
+
+
+def test_an_event_in_binary_mode() -> None:
+    headers = binary(
+        ("Content-Type", "application/json; charset=utf-8"),
+        time="2018-04-05T03:56:24Z", subject="Euro%20%E2%82%AC%20%F0%9F%98%80", sequence="5",
+    )  # fmt: skip
+    assert read_events(headers, b'{"a": [1]}') == [
+        CloudEvent(
+            type="com.example.some",
+            source="/context",
+            id="A-1",
+            time=AT,
+            subject="Euro € 😀",
+            data={"a": [1]},
+            datacontenttype="application/json; charset=utf-8",
+            extensions={"sequence": "5"},
+        )
+    ]
+
+
+def test_an_event_in_structured_mode() -> None:
+    document = {
+        **LEAST, "time": "2018-04-05T05:56:24.0+02:00", "subject": None, "othervalue": 5,
+        "flag": True, "unset": None, "dataschema": "https://x.test/s",
+        "datacontenttype": "text/xml", "data": "<a/>",
+    }  # fmt: skip
+    assert read_events(STRUCTURED, json.dumps(document).encode()) == [
+        CloudEvent(
+            type="com.example.some",
+            source="/context",
+            id="A-1",
+            time=AT,
+            data="<a/>",
+            datacontenttype="text/xml",
+            dataschema="https://x.test/s",
+            extensions={"othervalue": 5, "flag": True},
+        )
+    ]
+
+
+def test_a_batch_is_taken_whole_or_not_at_all() -> None:
+    events = [{**LEAST, "id": str(i)} for i in range(3)]
+    assert [each.id for each in read_events(BATCH, json.dumps(events).encode())] == ["0", "1", "2"]
+    assert read_events(BATCH, b"[]") == []
+    del events[1]["source"]
+    with pytest.raises(EventInvalid, match="Event 1: the attribute source is missing"):
+        read_events(BATCH, json.dumps(events).encode())
+    for body in (b"{}", json.dumps([LEAST] * (MAX_BATCH + 1)).encode()):
+        with pytest.raises(EventInvalid, match="A batch is a list of at most"):
+            read_events(BATCH, body)
+
+
+@pytest.mark.parametrize(
+    ("pairs", "mode"),
+    [
+        ([("Content-Type", "Application/CloudEvents+JSON")], "structured"),
+        ([("Content-Type", "application/cloudevents-batch+json")], "batch"),
+        (
+            [("Content-Type", "application/cloudevents+json"), ("ce-specversion", "1.0")],
+            "structured",
+        ),
+        ([("Ce-SpecVersion", "1.0")], "binary"),
+        ([("Content-Type", "application/json")], None),
+        ([], None),
+    ],
+)
+def test_the_mode_is_seen_from_the_headers(pairs: list[tuple[str, str]], mode: str | None) -> None:
+    assert mode_of(Headers(pairs)) == mode
+    if mode is None:
+        with pytest.raises(EventInvalid, match="no CloudEvent"):
+            read_events(Headers(pairs), b"{}")
+
+
+@pytest.mark.parametrize("name", ["id", "source", "type", "specversion"])
+@pytest.mark.parametrize("value", [None, ""])
+def test_required_attributes_are_required(name: str, value: str | None) -> None:
+    with pytest.raises(EventInvalid, match=name):
+        event_of({**LEAST, name: value})
+    with pytest.raises(EventInvalid, match=f"{name}|no CloudEvent"):
+        read_events(binary(**{name: value}), b"")
+
+
+@pytest.mark.parametrize(
+    ("changes", "why"),
+    [
+        ({"specversion": "0.3"}, "specversion must be '1.0', not '0.3'"),
+        ({"id": 7}, "attribute id cannot be 7"),
+        ({"type": ["t"]}, "attribute type cannot be"),
+        ({"subject": True}, "attribute subject cannot be"),
+        ({"time": "yesterday"}, "time is not a time"),
+        ({"time": "2018-02-30T00:00:00Z"}, "time is not a time"),
+        ({"time": "2018-01-01T00:00:00"}, "time is not a time"),
+        ({"time": "1969-12-31T23:59:59Z"}, "time is not a time"),
+        ({"time": "2018-01-01T00:00:00+99:00"}, "time is not a time"),
+        ({"myExt": "x"}, "'myExt' has other characters"),
+        ({"my_ext": "x"}, "'my_ext' has other characters"),
+        ({"ext": {"a": 1}}, "attribute ext cannot be"),
+        ({"ext": 1.5}, "attribute ext cannot be"),
+        ({"ext": 2**31}, "attribute ext cannot be"),
+        ({"ext": "a\nb"}, "attribute ext has"),
+        ({"id": "x" * (MAX_VALUE + 1)}, "attribute id has"),
+        ({f"e{i}": "" for i in range(100)}, "at most 100 attributes"),
+        ({"data": 1, "data_base64": "AA=="}, "not both"),
+        ({"data_base64": "A"}, "not base64"),
+        ({"data_base64": 7}, "not base64"),
+    ],
+)
+def test_what_is_malformed_is_named(changes: dict[str, Any], why: str) -> None:
+    with pytest.raises(EventInvalid, match=why):
+        event_of({**LEAST, **changes})
+
+
+@pytest.mark.parametrize(
+    ("headers", "why"),
+    [
+        (binary(("ce-id", "again")), "ce-id came more than once"),
+        (binary(datacontenttype="text/plain"), "no header ce-datacontenttype"),
+        (binary(data="x"), "no header ce-data"),
+        (binary(("ce-my-ext", "x")), "'my-ext' has other characters"),
+        (binary(subject="%C0%A0"), "ce-subject is not UTF-8"),
+        (binary(subject="100%"), "ce-subject is not percent-encoded"),
+        (binary(subject="é"), "ce-subject is not percent-encoded"),
+        (binary(subject="%00"), "attribute subject has"),
+    ],
+)
+def test_a_malformed_header_is_named(headers: Headers, why: str) -> None:
+    with pytest.raises(EventInvalid, match=why):
+        read_events(headers, b"")
+
+
+def test_a_quoted_header_is_taken_out_of_its_quotes() -> None:
+    [event] = read_events(binary(subject=r'"a \"b\" \\ %20c"'), b"")
+    assert event.subject == r'a "b" \  c'
+
+
+def test_data_that_is_neither_json_nor_text_stays_packed() -> None:
+    packed = base64.b64encode(b"\x00\xff").decode()
+    [event] = read_events(binary(("Content-Type", "application/x-thrift")), b"\x00\xff")
+    assert (event.data, event.data_base64) == (None, packed)
+    kind = {"datacontenttype": "application/x-thrift", "data_base64": packed}
+    assert event_of({**LEAST, **kind}) == event
+    as_json = {"data_base64": base64.b64encode(b'{"a": 1}').decode()}
+    assert event_of({**LEAST, **as_json}).data == {"a": 1}
+
+
+def test_bodies_of_events_keep_the_limits_of_bodies() -> None:
+    packed = gzip.compress(json.dumps(LEAST).encode())
+    headers = Headers([("Content-Type", CONTENT_TYPE), ("Content-Encoding", "gzip")])
+    assert read_events(headers, packed)[0].id == "A-1"
+    with pytest.raises(BodyTooLarge):
+        read_events(headers, packed, limit=70)
+    with pytest.raises(BodyInvalid, match="not JSON"):
+        read_events(STRUCTURED, b"{")
+    with pytest.raises(BodyInvalid, match="twice"):
+        read_events(STRUCTURED, b'{"id": "1", "id": "2"}')
+    for kind in ("application/cloudevents+avro", "application/cloudevents-batch+protobuf"):
+        with pytest.raises(BodyUnsupported, match=r"avro|protobuf"):
+            read_events(Headers([("Content-Type", kind)]), b"")
+
+
+def test_a_written_event_looks_like_this() -> None:
+    event = CloudEvent(
+        type="run.completed",
+        source="/runs",
+        id="1",
+        time=AT + 1,
+        data={"a": 1},
+        extensions={"n": 3},
+    )
+    assert json.loads(write_event(event)) == {
+        "specversion": "1.0",
+        "type": "run.completed",
+        "source": "/runs",
+        "id": "1",
+        "time": "2018-04-05T03:56:24.000001Z",
+        "data": {"a": 1},
+        "n": 3,
+    }
+
+
+def test_what_could_not_be_read_is_not_written() -> None:
+    odd_extensions: list[dict[str, Any]] = [{"Odd": 1}, {"x": 1.5}, {"time": "now"}, {"data": 1}]
+    for odd in ({"id": ""}, *({"extensions": each} for each in odd_extensions)):
+        fields: dict[str, Any] = {"id": "1", "source": "/s", "type": "t", **odd}
+        with pytest.raises(EventInvalid):
+            write_event(CloudEvent(**fields))
+
+
+TEXTS = st.text(st.characters(codec="utf-8", exclude_categories=["Cc", "Cs", "Cn"]), max_size=10)
+NAMES = st.text("abz09", min_size=1, max_size=5).map("x".__add__)
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | TEXTS,
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(TEXTS, inner, max_size=3),
+    max_leaves=8,
+)
+EVENTS = st.builds(
+    CloudEvent,
+    type=TEXTS.filter(bool),
+    source=TEXTS.filter(bool),
+    id=TEXTS.filter(bool),
+    time=st.none() | st.integers(0, LAST),
+    subject=st.none() | TEXTS,
+    data=JSON,
+    extensions=st.dictionaries(
+        NAMES, TEXTS | st.booleans() | st.integers(-(2**31), 2**31 - 1), max_size=3
+    ),
+)
+
+
+@given(EVENTS)
+def test_what_is_written_is_read_again(event: CloudEvent) -> None:
+    assert read_events(STRUCTURED, write_event(event)) == [event]
