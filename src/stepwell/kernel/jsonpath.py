@@ -20,7 +20,7 @@ MAX_LENGTH = 1000
 MAX_SEGMENTS = 50
 # How much one path may find, at every segment of it.
 MAX_RESULTS = 10_000
-# How many values may be looked at, over all segments: about a third of a second.
+# How many values may be looked at, over all segments: about half a second.
 MAX_LOOKS = 1_000_000
 # The largest number that every reader of JSON can hold exactly.
 _MAX_INDEX = 2**53 - 1
