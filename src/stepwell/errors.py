@@ -552,6 +552,18 @@ class TriggerDisabled(InvalidInput):
     code = "trigger_disabled"
 
 
+class RequestUnfit(InvalidInput):
+    """A request to a webhook has another method or other headers than it must have."""
+
+    code = "request_unfit"
+
+
+class RateLimited(StepwellError):
+    """There were more requests than are allowed; `details["retry_after"]` is when to try again."""
+
+    code = "rate_limited"
+
+
 class Elsewhere(Exception):
     """A step of this run needs a worker that has another program."""
 

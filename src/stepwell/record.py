@@ -220,3 +220,14 @@ class Triggers(Protocol):
     async def prune_refusals(self, before: int, limit: int) -> int:
         """Delete up to so many refusals from before then; how many there were."""
         ...
+
+    async def take(self, key: str, limit: int, period: int, now: int) -> int:
+        """Take one of `limit` that a bucket holds and that come back within `period`.
+
+        How long to wait, in microseconds, if it is empty; 0 if one was taken.
+        """
+        ...
+
+    async def prune_buckets(self, before: int, limit: int) -> int:
+        """Forget up to so many buckets that were full by then; how many there were."""
+        ...

@@ -19,9 +19,10 @@ of the run from it. Nothing here does anything: the engine fires.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import Any, ClassVar
 
+import msgspec
 import pydantic
 from pydantic import Field, field_validator
 
@@ -47,6 +48,41 @@ class TriggerConfig(Config):
         if value is not None:
             plainly(read_map, value)
         return value
+
+
+class Request(msgspec.Struct, frozen=True):
+    """A request as it came, before anybody has looked into it."""
+
+    method: str
+    headers: list[tuple[str | bytes, str | bytes]]
+    body: bytes
+    query: str | bytes = b""
+
+
+class Told(msgspec.Struct, frozen=True):
+    """An event that somebody outside reports; one of its type with that key is enough."""
+
+    type: str
+    payload: Any
+    key: str
+
+
+class Delivery(msgspec.Struct, frozen=True):
+    """What a request says, once it is believed."""
+
+    payload: Any
+    # Two requests with the same are one; None if each counts.
+    key: str | None
+    # Whether it starts a run, and what events it reports.
+    starts: bool = True
+    events: list[Told] = []
+
+
+class Rate(msgspec.Struct, frozen=True):
+    """So many in so many seconds."""
+
+    limit: int
+    seconds: float
 
 
 class TriggerType:
@@ -110,3 +146,15 @@ class TriggerType:
     def path(self, config: Any) -> str | None:
         """The path of the requests that it fires for; empty if one is to be made up."""
         return None
+
+    def secrets(self, config: Any) -> Sequence[str]:
+        """The names of secrets that requests are checked by."""
+        return ()
+
+    def rate(self, config: Any) -> Rate | None:
+        """How many requests it takes."""
+        return None
+
+    def receive(self, config: Any, request: Request, secrets: Sequence[str], now: int) -> Delivery:
+        """What a request to its path says; raises a StepwellError if it is not believed."""
+        raise TriggerInvalid(f"A {self.name} trigger takes no requests.")

@@ -52,5 +52,6 @@ async def _prune_old(store: Store, now: int) -> int:
     week_ago = now - EVENTS_SECONDS * SECOND
     deleted = await store.prune_events(week_ago, BATCH)
     deleted += await store.triggers.prune_refusals(week_ago, BATCH)
+    deleted += await store.triggers.prune_buckets(now, BATCH)
     before = now - DOCUMENTS_SECONDS * SECOND
     return deleted + await store.records.prune_documents(before, now, DOCUMENTS)

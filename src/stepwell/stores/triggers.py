@@ -140,6 +140,28 @@ class SqlTriggers:
         await self._amend([Statement(delete, tuple(row)) for row in rows])
         return len(rows)
 
+    async def take(self, key: str, limit: int, period: int, now: int) -> int:
+        each = max(period // limit, 1)
+        # What is missing in the bucket comes back one by one: it is full again at `full_at`.
+        after = "(CASE WHEN buckets.full_at > $2 THEN buckets.full_at ELSE $2 END + $3)"
+        take = f"""INSERT INTO buckets (key, full_at) VALUES ($1, $2 + $3)
+                   ON CONFLICT (key) DO UPDATE SET full_at = {after} WHERE {after} <= $2 + $4"""
+        try:
+            await self._amend([Statement(take, (key, now, each, max(period, each)), must=True)])
+        except Overtaken:
+            rows = await self._fetch("SELECT full_at FROM buckets WHERE key = $1", key)
+            full_at = rows[0][0] if rows else now
+            return max(full_at + each - period - now, 1)
+        return 0
+
+    async def prune_buckets(self, before: int, limit: int) -> int:
+        rows = await self._fetch(
+            "SELECT key FROM buckets WHERE full_at < $1 ORDER BY full_at LIMIT $2", before, limit
+        )
+        delete = "DELETE FROM buckets WHERE key = $1 AND full_at < $2"
+        await self._amend([Statement(delete, (row[0], before)) for row in rows])
+        return len(rows)
+
 
 def trigger_of(workspace_id: str, trigger: TriggerRecord) -> Statement:
     """A trigger that is new, or that was changed from the serial before."""

@@ -52,3 +52,10 @@ CREATE TABLE refusals (
 
 CREATE INDEX refusals_of_trigger ON refusals (workspace_id, trigger_id, id);
 CREATE INDEX refusals_by_age ON refusals (refused_at);
+
+CREATE TABLE buckets (
+    key text COLLATE "C" NOT NULL PRIMARY KEY,
+    full_at bigint NOT NULL
+);
+
+CREATE INDEX buckets_by_age ON buckets (full_at);

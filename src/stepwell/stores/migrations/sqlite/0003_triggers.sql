@@ -5,7 +5,8 @@
 -- that on in the same transaction, and only from the value it has read. `event` is the type of the
 -- events that a trigger fires for: an event of such a type is `pending` from its first moment,
 -- with the place it has in its workspace, until its runs are started in the transaction that says
--- it is not. `refusals` are firings that started nothing.
+-- it is not. `refusals` are firings that started nothing. `buckets` say when each of them will be
+-- full again; whoever takes something out of one puts that off.
 
 CREATE TABLE triggers (
     workspace_id TEXT NOT NULL,
@@ -54,3 +55,10 @@ CREATE TABLE refusals (
 
 CREATE INDEX refusals_of_trigger ON refusals (workspace_id, trigger_id, id);
 CREATE INDEX refusals_by_age ON refusals (refused_at);
+
+CREATE TABLE buckets (
+    key TEXT NOT NULL PRIMARY KEY,
+    full_at INTEGER NOT NULL
+) WITHOUT ROWID;
+
+CREATE INDEX buckets_by_age ON buckets (full_at);
