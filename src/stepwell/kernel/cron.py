@@ -43,7 +43,7 @@ _FIELDS = {
     "Friday",
 }
 _DAY_FIELDS = (2, 4)
-_USUAL = 'Write five fields like "0 2 * * 1-5", or a name like "@daily".'
+_USUAL = f'Write five fields like "0 2 * * 1-5" ({", ".join(_FIELDS)}), or a name like "@daily".'
 # Where the search begins for the first time that an expression fires; any moment would do.
 _THEN = datetime(2026, 1, 1)  # noqa: DTZ001  walls have no zone
 # Before and after these years the neighbours of a day may not be dates.
@@ -184,7 +184,7 @@ def _read(expression: str) -> Cron:
             CronSim(" ".join(alone), _THEN)
         except (CronSimError, ValueError):
             raise _invalid(
-                f"The {name} of {expression!r} cannot be {fields[index]!r}.",
+                f"The {name} of the cron expression {expression!r} cannot be {fields[index]!r}.",
                 f"A {name} is {allowed}; also a range 1-5, a list 1,3, a step */2, or * for all.",
             ) from None
     try:
@@ -192,7 +192,7 @@ def _read(expression: str) -> Cron:
         next(found)
     except (CronSimError, StopIteration):
         raise _invalid(
-            f"{expression!r} never fires: no such day comes.",
+            f"The cron expression {expression!r} never fires: no such day comes.",
             "Compare the day of month with the month and the day of week.",
         ) from None
     times = sorted(hour * 60 + minute for hour in found.hours for minute in found.minutes)
@@ -210,7 +210,7 @@ def _fields(expression: str) -> list[str]:
         raise _invalid("The cron expression is empty.", _USUAL)
     if text == "@REBOOT":
         raise _invalid(
-            "'@reboot' is no time: a schedule has no machine that starts.",
+            "'@reboot' is no cron expression here: there is no machine that starts.",
             f"Write one of {', '.join(NAMED)}.",
         )
     if text.startswith("@"):
@@ -224,7 +224,7 @@ def _fields(expression: str) -> list[str]:
     if len(fields) != len(_FIELDS):
         seconds = len(fields) in (6, 7)
         raise _invalid(
-            f"{expression!r} has {len(fields)} fields, not five: {', '.join(_FIELDS)}.",
+            f"The cron expression {expression!r} has {len(fields)} fields, not five.",
             'There are no fields for seconds and years; "every: 30s" is for what is more frequent '
             "than once a minute." if seconds else _USUAL,
         )  # fmt: skip

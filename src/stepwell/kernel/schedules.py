@@ -171,23 +171,23 @@ def schedule_problems(config: Mapping[str, Any], zone: str) -> list[ScheduleProb
     found: list[ScheduleProblem] = []
     given = [way for way in WAYS if config.get(way) is not None]
     if len(given) != 1:
-        code, them = (
-            ("bad_field", f", not {' and '.join(given)}") if given else ("missing_field", "")
-        )
+        code = "bad_field" if given else "missing_field"
+        them = f", not {' and '.join(given)}" if given else ""
         found.append(ScheduleProblem("", code, f"A schedule has one of {', '.join(WAYS)}{them}."))
     if not is_zone(zone):
         message = f"There is no time zone {show(zone)}."
         found.append(ScheduleProblem("timezone", "unknown_timezone", message, zone_hint(zone)))
+        zone = "UTC"  # will do to check the rest
     for field in FIELDS:
         value = config.get(field)
-        if value is not None and (problem := _CHECKS[field](value)):
+        if value is not None and (problem := _CHECKS[field](value, zone)):
             found.append(problem)
     if not found and (problem := _too_much_grace(config)):
         found.append(problem)
     return found
 
 
-def _check_cron(value: Any) -> ScheduleProblem | None:
+def _check_cron(value: Any, _: str) -> ScheduleProblem | None:
     try:
         read_cron(value)
     except ScheduleInvalid as error:
@@ -195,7 +195,7 @@ def _check_cron(value: Any) -> ScheduleProblem | None:
     return None
 
 
-def _check_every(value: Any) -> ScheduleProblem | None:
+def _check_every(value: Any, _: str) -> ScheduleProblem | None:
     found = _check_duration("every", value)
     if found is None and seconds(value) < 1:
         message = f"every: {show(value)} is less than one second."
@@ -203,33 +203,33 @@ def _check_every(value: Any) -> ScheduleProblem | None:
     return found
 
 
-def _check_at(value: Any) -> ScheduleProblem | None:
+def _check_at(value: Any, zone: str) -> ScheduleProblem | None:
     hint = 'Write it like "2027-01-31T09:00", or with an offset: "2027-01-31T09:00+01:00".'
     if not isinstance(value, str):
         return ScheduleProblem("at", "bad_time", f"at is a text, not {show(value)}.", hint)
     try:
-        read_local(value, zone_named("UTC"))
+        read_local(value, zone_named(zone))
     except (ValueError, InvalidInput) as error:
         message = f"at: {show(value)} is no time: {str(error).rstrip('.')}."
         return ScheduleProblem("at", "bad_time", message, hint)
     return None
 
 
-def _check_misfire(value: Any) -> ScheduleProblem | None:
+def _check_misfire(value: Any, _: str) -> ScheduleProblem | None:
     if value in get_args(Misfire):
         return None
     message = f"misfire is skip, latest or all, not {show(value)}."
     return ScheduleProblem("misfire", "bad_field", message)
 
 
-def _check_limit(value: Any) -> ScheduleProblem | None:
+def _check_limit(value: Any, _: str) -> ScheduleProblem | None:
     if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= MAX_LIMIT:
         return None
     message = f"limit is a whole number from 1 to {MAX_LIMIT:,}, not {show(value)}."
     return ScheduleProblem("limit", "bad_field", message)
 
 
-def _check_grace(value: Any) -> ScheduleProblem | None:
+def _check_grace(value: Any, _: str) -> ScheduleProblem | None:
     return _check_duration("grace", value)
 
 
@@ -241,7 +241,7 @@ def _check_duration(field: str, value: Any) -> ScheduleProblem | None:
     return None
 
 
-_CHECKS: Mapping[str, Callable[[Any], ScheduleProblem | None]] = {
+_CHECKS: Mapping[str, Callable[[Any, str], ScheduleProblem | None]] = {
     "cron": _check_cron, "every": _check_every, "at": _check_at,
     "misfire": _check_misfire, "limit": _check_limit, "grace": _check_grace,
 }  # fmt: skip
