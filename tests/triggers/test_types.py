@@ -80,6 +80,14 @@ def test_a_trigger_that_makes_sense_is_no_problem(trigger: Any) -> None:
     assert problems_of(trigger) == []
 
 
+def test_problems_of_a_schedule_have_their_places_and_ways_out() -> None:
+    found = problems_of({"type": "schedule", "cron": "@dayly", "limit": 0, "misfier": "all"})
+    hints = {each.path: each.hint for each in found}
+    assert hints["triggers[0].cron"] == "Did you mean '@daily'?"
+    assert hints["triggers[0].misfier"] == "Did you mean 'misfire'?"
+    assert "triggers[0].limit" in hints
+
+
 def test_every_type_has_a_schema_and_says_what_it_is_for() -> None:
     assert {"manual", "schedule", "event"} <= trigger_types().keys()
     for kind in trigger_types().values():

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from functools import cache
 from typing import Any, get_args
-from zoneinfo import available_timezones
 
 import msgspec
 
@@ -30,6 +28,7 @@ from stepwell.graph.definition import (
 )
 from stepwell.graph.fields import Fields
 from stepwell.graph.problems import Problems, below
+from stepwell.kernel.zones import is_zone, zone_hint
 
 VERSION = "stepwell.dev/v1"
 
@@ -90,15 +89,16 @@ class _Parser:
                 "apiVersion", "unknown_version", f"{version!r} is not known.", f"Write {VERSION}."
             )
         policy = data.get("policy")
+        zone = self._timezone(data)
         return Definition(
             name=self._name(data),
             graph=self._graph(data, "", 0),
             title=self._fields.text(data, "title", "", MAX_TITLE),
             description=self._fields.text(data, "description", "", MAX_DESCRIPTION),
             tags=self._tags(data),
-            timezone=self._timezone(data),
+            timezone=zone,
             inputs=self._fields.mapping(data, "inputs", ""),
-            triggers=self._triggers(data),
+            triggers=self._triggers(data, zone),
             policy=Policy() if policy is None else self._policy(policy),
             lenient=self._fields.choice(data, "refs", "", ("strict", "lenient"), "strict")
             == "lenient",
@@ -128,15 +128,13 @@ class _Parser:
 
     def _timezone(self, data: Mapping[str, Any]) -> str:
         zone = self._fields.text(data, "timezone", "", 100) or "UTC"
-        if zone != "UTC" and zone not in _zones():
-            hint = self._problems.did_you_mean(zone, _zones())
+        if not is_zone(zone):
             self._problems.error(
-                "timezone", "unknown_timezone", f"There is no time zone {zone!r}.",
-                hint or 'Write it like "Europe/Berlin".',
-            )  # fmt: skip
+                "timezone", "unknown_timezone", f"There is no time zone {zone!r}.", zone_hint(zone)
+            )
         return zone
 
-    def _triggers(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
+    def _triggers(self, data: Mapping[str, Any], zone: str) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         seen: set[str] = set()
         for index, trigger in enumerate(self._fields.list(data, "triggers", "")):
@@ -328,9 +326,3 @@ class _Parser:
             max=self._fields.duration(found, "max", at) or default.max,
             jitter=jitter,
         )
-
-
-@cache
-def _zones() -> frozenset[str]:
-    """All time zones; to find them takes a look into hundreds of files."""
-    return frozenset(available_timezones())
