@@ -12,6 +12,7 @@ from stepwell.cli.nodes import nodes
 from stepwell.cli.proposals import proposals, propose
 from stepwell.cli.running import resume, run
 from stepwell.cli.runs import runs
+from stepwell.cli.schedules import schedules
 from stepwell.cli.secrets import secrets
 from stepwell.cli.steps import steps
 from stepwell.cli.stores import fork_store, migrate
@@ -50,7 +51,7 @@ def main() -> None:
 
 
 for command in (
-    run, resume, validate, import_, definitions, propose, proposals, triggers, events, worker,
+    run, resume, validate, import_, definitions, propose, proposals, triggers, schedules, events, worker,
     workers, runs, steps, secrets, nodes, migrate, fork_store, demo,
 ):  # fmt: skip
     main.add_command(command)

@@ -89,16 +89,15 @@ class _Parser:
                 "apiVersion", "unknown_version", f"{version!r} is not known.", f"Write {VERSION}."
             )
         policy = data.get("policy")
-        zone = self._timezone(data)
         return Definition(
             name=self._name(data),
             graph=self._graph(data, "", 0),
             title=self._fields.text(data, "title", "", MAX_TITLE),
             description=self._fields.text(data, "description", "", MAX_DESCRIPTION),
             tags=self._tags(data),
-            timezone=zone,
+            timezone=self._timezone(data),
             inputs=self._fields.mapping(data, "inputs", ""),
-            triggers=self._triggers(data, zone),
+            triggers=self._triggers(data),
             policy=Policy() if policy is None else self._policy(policy),
             lenient=self._fields.choice(data, "refs", "", ("strict", "lenient"), "strict")
             == "lenient",
@@ -134,7 +133,7 @@ class _Parser:
             )
         return zone
 
-    def _triggers(self, data: Mapping[str, Any], zone: str) -> list[dict[str, Any]]:
+    def _triggers(self, data: Mapping[str, Any]) -> list[dict[str, Any]]:
         found: list[dict[str, Any]] = []
         seen: set[str] = set()
         for index, trigger in enumerate(self._fields.list(data, "triggers", "")):

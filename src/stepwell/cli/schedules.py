@@ -1,0 +1,92 @@
+"""`stepwell schedules`: what a schedule means, before anything depends on it."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from stepwell.cli.arguments import as_json, read_duration
+from stepwell.cli.output import emit
+from stepwell.errors import InvalidInput
+from stepwell.kernel.clock import SECOND, SystemClock
+from stepwell.kernel.schedules import Schedule
+from stepwell.kernel.zones import local, read_local, zone_named
+
+MOST_SHOWN = 1000
+
+
+@click.group()
+def schedules() -> None:
+    """Schedules of definitions.
+
+    \b
+    Example:
+      stepwell schedules preview "@daily" --tz Europe/Berlin
+    """
+
+
+@schedules.command()
+@click.argument("cron", metavar="CRON", required=False)
+@click.option("--every", metavar="DURATION", help="Even steps beginning at --from, not CRON.")
+@click.option("--tz", "zone", metavar="ZONE", default="UTC", help="The time zone; else UTC.")
+@click.option(
+    "--from", "begin", metavar="TIME",
+    help="Show what comes after it: ISO 8601, in ZONE unless it has an offset; else now.",
+)  # fmt: skip
+@click.option(
+    "--count", type=click.IntRange(1, MOST_SHOWN), default=5, metavar="N",
+    help=f"How many times to show: 5, at most {MOST_SHOWN}.",
+)  # fmt: skip
+@as_json
+def preview(
+    cron: str | None, every: str | None, zone: str, begin: str | None, count: int, as_json: bool
+) -> None:
+    """Say in words what a schedule means, and when it fires next. It needs no store.
+
+    CRON has five fields, or is a name like "@daily".
+
+    \b
+    Example:
+      stepwell schedules preview "0 2 * * 1-5" --tz Europe/Berlin --from 2026-03-27
+    """
+    if (cron is None) == (every is None):
+        raise click.UsageError("Give a cron expression or --every, one of the two.")
+    after = _begin(begin, zone)
+    way: dict[str, Any] = {"cron": cron} if every is None else {"every": read_duration(every)}
+    schedule = Schedule.read(way, zone, after)
+    fires = [local(at, zone_named(zone)) for at in schedule.next_fires(after, count)]
+    described = schedule.described()
+    if as_json:
+        shown = {"timezone": zone, "description": described}
+        emit({"cron": cron, **way, **shown, "next": [at.isoformat() for at in fires]})
+        return
+    click.echo("\n".join([described, *_lines(fires, local(after, zone_named(zone)))]))
+
+
+def _begin(text: str | None, zone: str) -> int:
+    if text is None:
+        return SystemClock().now() // SECOND * SECOND
+    try:
+        return read_local(text, zone_named(zone))
+    except ValueError as error:
+        raise InvalidInput(
+            f"--from: {text!r} is no time: {error}. Write one like 2026-01-31T12:00."
+        ) from error
+
+
+def _lines(fires: list[datetime], before: datetime) -> list[str]:
+    """A line for each; where the clock has been changed since the one before, it says so."""
+    lines = []
+    for at in fires:
+        line = f"  {at:%a %Y-%m-%d %H:%M:%S} {_offset(at)} {at.tzinfo}"
+        if at.utcoffset() != before.utcoffset():
+            line += f"  (the clock was changed: {_offset(before)} before)"
+        lines.append(line)
+        before = at
+    return lines or ["  It does not fire any more."]
+
+
+def _offset(at: datetime) -> str:
+    return at.isoformat()[-6:]
