@@ -75,6 +75,19 @@ def test_unusual_changes_are_those_of_the_oracle(zone: str, day: str) -> None:
         assert earlier(cron, zone, watched) == expected[::-1], expression
 
 
+@pytest.mark.parametrize(("zone", "day"), CHANGES)
+@pytest.mark.parametrize("expression", ["0,30 0,23 * * *", "*/30 0,23 * * *"])
+def test_it_goes_on_from_any_moment_of_a_change(zone: str, day: str, expression: str) -> None:
+    watched, cron, clock = around(zone, day), read_cron(expression), ZoneInfo(zone)
+    expected = fires(expression, watched)
+    for index in range(len(expected) // 3, 2 * len(expected) // 3):  # the days next to it
+        tick = expected[index]
+        assert next(cron.after(tick - 1, clock)) == tick
+        assert next(cron.after(tick, clock)) == expected[index + 1]
+        assert next(cron.until(tick, clock)) == tick
+        assert next(cron.until(tick - 1, clock)) == expected[index - 1]
+
+
 def around(zone: str, day: str) -> Watched:
     change = datetime.fromisoformat(day).replace(tzinfo=UTC)
     return watch(zone, change - timedelta(days=9), change + timedelta(days=9))
