@@ -5,9 +5,11 @@ from __future__ import annotations
 from functools import cached_property
 
 from stepwell.app.keys import keyring_for
-from stepwell.catalog import node_types
+from stepwell.catalog import node_types, trigger_types
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.firing import Firer
+from stepwell.engine.starting import Starter
+from stepwell.engine.tally import Tally
 from stepwell.engine.writer import Writer
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.ids import Ids
@@ -31,7 +33,7 @@ class Operations:
     _ids: Ids
     _writer: Writer
     _dispatcher: Dispatcher
-    _firer: Firer
+    _starter: Starter
     _settings: Settings
     _url: str | None
 
@@ -70,8 +72,18 @@ class Operations:
         self._writer.check_open()
         return Workspace(
             self.store, self._workspace, self._ids, self.store.clock, node_types, self._changed,
-            self._firer.fire,
+            self._firer.fire, self._tally.drained,
         )  # fmt: skip
+
+    @cached_property
+    def _firer(self) -> Firer:
+        return Firer(
+            self.store, self._workspace, self._starter, self._ids, trigger_types, self._changed
+        )
+
+    @cached_property
+    def _tally(self) -> Tally:
+        return Tally(self.store, self._workspace)
 
     def _changed(self, committed: Committed) -> None:
         """An operation has written what workers, here or elsewhere, may want to hear of."""

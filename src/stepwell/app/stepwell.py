@@ -6,24 +6,20 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Unpack
 
+from stepwell.app.firing import Firing
 from stepwell.app.keys import own_files
 from stepwell.app.operations import Operations
 from stepwell.app.reading import Reading
 from stepwell.app.run_handle import RunHandle
-from stepwell.catalog import check_url, node_types, plugged_in, store_for, trigger_types
+from stepwell.catalog import check_url, node_types, plugged_in, store_for
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.ending import Endings
-from stepwell.engine.firing import Firer
 from stepwell.engine.graph_runs import GraphProgram
-from stepwell.engine.housekeeping import Housekeeping
 from stepwell.engine.node_call import NodeHost
-from stepwell.engine.outbox import Outbox
 from stepwell.engine.program import Program
-from stepwell.engine.pruner import Pruner, prune_once
+from stepwell.engine.pruner import prune_once
 from stepwell.engine.revisions import Revisions
 from stepwell.engine.starting import Starter, StartOptions
-from stepwell.engine.ticker import Ticker
-from stepwell.engine.vault import Vault
 from stepwell.engine.worker import Worker
 from stepwell.engine.writer import Writer
 from stepwell.errors import (
@@ -58,7 +54,7 @@ from stepwell.store import Store
 MAX_SHOWN = 10
 
 
-class Stepwell(Operations, Reading):
+class Stepwell(Firing, Operations, Reading):
     """Durable runs in one store."""
 
     def __init__(
@@ -105,10 +101,6 @@ class Stepwell(Operations, Reading):
             self.store, clock, self._ids, self._workspace, rows, self._revisions,
             self._settings.max_retention_seconds, self._settings.max_result_bytes,
         )  # fmt: skip
-        self._firer = Firer(
-            store, self._workspace, self._starter, self._ids, trigger_types, self._changed
-        )
-        self._kept = 0
 
     async def __aenter__(self) -> Stepwell:
         if self._used:
@@ -124,6 +116,7 @@ class Stepwell(Operations, Reading):
         return self
 
     async def __aexit__(self, *_: object) -> None:
+        await self._tally.drained()
         await self._writer.close()
         await self._endings.close()
         await self.store.close()
@@ -333,29 +326,6 @@ class Stepwell(Operations, Reading):
             self._dispatcher.workers.remove(worker)
             await worker.stop()
 
-    @asynccontextmanager
-    async def housekeeping(self) -> AsyncIterator[None]:
-        """Start what triggers start, and delete what is old, while inside; workers do so too."""
-        self._writer.check_open()
-        self.store.watch(self._dispatcher.noticed)
-        keeper = self._dispatcher.housekeeping
-        if keeper is None:
-            firing = (self.store, self._workspace, self._firer, self._changed)
-            keeper = Housekeeping(
-                self.store.clock,
-                [Ticker(*firing), Outbox(*firing), Pruner(self.store, self._ids.new())],
-            )
-            self._dispatcher.housekeeping = keeper
-            keeper.start()
-        self._kept += 1
-        try:
-            yield
-        finally:
-            self._kept -= 1
-            if self._kept == 0:
-                self._dispatcher.housekeeping = None
-                await keeper.stop()
-
     def _programs(self) -> dict[str, Program]:
         """What a worker of this process can execute, by the names of the programs."""
         found: dict[str, Program] = {each.program: each for each in self._workflows.values()}
@@ -365,9 +335,8 @@ class Stepwell(Operations, Reading):
     def _graphs(self) -> GraphProgram:
         """What executes runs of graphs."""
         settings = self._settings
-        vault = Vault(self.store.records, self._workspace, self._keyring, self.store.clock)
         host = NodeHost(
-            self.store.records, vault, self.store.clock, self._workspace,
+            self.store.records, self._vault, self.store.clock, self._workspace,
             self._functions, allow_private=settings.http_allow_private, folder=settings.folder,
             environment=settings.environment, hidden=own_files(settings, self._url),
         )  # fmt: skip

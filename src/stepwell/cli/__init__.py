@@ -51,7 +51,7 @@ def main() -> None:
 
 
 for command in (
-    run, resume, validate, import_, definitions, propose, proposals, triggers, schedules, events, worker,
-    workers, runs, steps, secrets, nodes, migrate, fork_store, demo,
+    run, resume, validate, import_, definitions, propose, proposals, triggers, schedules, events,
+    worker, workers, runs, steps, secrets, nodes, migrate, fork_store, demo,
 ):  # fmt: skip
     main.add_command(command)

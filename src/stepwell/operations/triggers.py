@@ -56,10 +56,12 @@ class Triggers:
 
     async def list(self, definition: str | None = None) -> builtins.list[TriggerRecord]:
         """All triggers, or those of a definition, by name."""
+        await self._workspace.fired()
         return await self._records.triggers(self._workspace.id, definition)
 
     async def get(self, trigger: str) -> TriggerRecord:
         """A trigger by its id, or by `definition/name`."""
+        await self._workspace.fired()
         definition, slash, name = str(trigger).partition("/")
         if slash:
             listed = await self._records.triggers(self._workspace.id, definition)

@@ -143,9 +143,11 @@ class SqlTriggers:
     async def take(self, key: str, limit: int, period: int, now: int) -> int:
         each = max(period // limit, 1)
         # What is missing in the bucket comes back one by one: it is full again at `full_at`.
-        after = "(CASE WHEN buckets.full_at > $2 THEN buckets.full_at ELSE $2 END + $3)"
-        take = f"""INSERT INTO buckets (key, full_at) VALUES ($1, $2 + $3)
-                   ON CONFLICT (key) DO UPDATE SET full_at = {after} WHERE {after} <= $2 + $4"""
+        now_at, step, room = (f"CAST(${number} AS bigint)" for number in (2, 3, 4))
+        full = f"CASE WHEN buckets.full_at > {now_at} THEN buckets.full_at ELSE {now_at} END"
+        take = f"""INSERT INTO buckets (key, full_at) VALUES ($1, {now_at} + {step})
+                   ON CONFLICT (key) DO UPDATE SET full_at = {full} + {step}
+                   WHERE {full} + {step} <= {now_at} + {room}"""
         try:
             await self._amend([Statement(take, (key, now, each, max(period, each)), must=True)])
         except Overtaken:

@@ -35,7 +35,7 @@ class Config(TriggerConfig):
         description="Where requests go, below the address of webhooks; made up, so that nobody "
         "can guess it, unless said.",
     )
-    method: str | list[str] = Field("POST", description="The methods that it takes.")
+    method: str | list[str] = Field(["POST"], description="The methods that it takes.")
     verify: str | None = Field(None, description=f"How requests are signed: {', '.join(PRESETS)}.")
     secret: str | list[str] = Field(
         [], description="The name of the secret they are signed with; two while it is changed."

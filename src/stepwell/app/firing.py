@@ -1,0 +1,69 @@
+"""What starts runs by itself: triggers in time, for events, and for requests from outside."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from functools import cached_property
+
+from stepwell.app.operations import Operations
+from stepwell.engine.housekeeping import Housekeeping, Service
+from stepwell.engine.outbox import Outbox
+from stepwell.engine.pruner import Pruner
+from stepwell.engine.receiver import Received, Receiver
+from stepwell.engine.ticker import Ticker
+from stepwell.engine.vault import Vault
+from stepwell.trigger import Request
+
+
+class Firing(Operations):
+    """The triggers of a workspace, at work."""
+
+    # How many are inside `housekeeping`.
+    _keeping = 0
+
+    async def receive(
+        self, path: str, *, method: str = "POST",
+        headers: Sequence[tuple[str | bytes, str | bytes]] = (), body: bytes = b"",
+        query: str | bytes = b"",
+    ) -> Received:  # fmt: skip
+        """Take a request to the webhook with that path, from its raw bytes.
+
+        The run that it starts is durable when this returns, and not waited for. Raises what was
+        wrong with the request; that is also listed with the refusals of the trigger.
+        """
+        self._writer.check_open()
+        return await self._receiver.receive(path, Request(method, list(headers), body, query))
+
+    @asynccontextmanager
+    async def housekeeping(self) -> AsyncIterator[None]:
+        """Start what triggers start, and delete what is old, while inside; workers do so too."""
+        self._writer.check_open()
+        self.store.watch(self._dispatcher.noticed)
+        keeper = self._dispatcher.housekeeping
+        if keeper is None:
+            firing = (self.store, self._workspace, self._firer, self._changed)
+            pruner = Pruner(self.store, self._ids.new())
+            services: list[Service] = [Ticker(*firing), Outbox(*firing), pruner]
+            keeper = Housekeeping(self.store.clock, services)
+            self._dispatcher.housekeeping = keeper
+            keeper.start()
+        self._keeping += 1
+        try:
+            yield
+        finally:
+            self._keeping -= 1
+            if self._keeping == 0:
+                self._dispatcher.housekeeping = None
+                await keeper.stop()
+
+    @cached_property
+    def _receiver(self) -> Receiver:
+        return Receiver(
+            self.store, self._workspace, self._writer, self._starter, self._firer, self._vault,
+            self._tally, self._dispatcher.claim_soon,
+        )  # fmt: skip
+
+    @cached_property
+    def _vault(self) -> Vault:
+        return Vault(self.store.records, self._workspace, self._keyring, self.store.clock)
