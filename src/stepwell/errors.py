@@ -564,6 +564,12 @@ class RateLimited(StepwellError):
     code = "rate_limited"
 
 
+class QuotaExceeded(StepwellError):
+    """A limit of the workspace's plan is reached; the message names it, its value and the plan."""
+
+    code = "quota_exceeded"
+
+
 class Elsewhere(Exception):
     """A step of this run needs a worker that has another program."""
 

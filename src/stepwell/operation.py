@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.ids import Ids
+from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import TriggerRecord
 from stepwell.store import Store
 
@@ -36,3 +37,5 @@ class Workspace:
     fire: Callable[[TriggerRecord, Any, str | None], Awaitable[tuple[str, bool]]]
     # Returns once it is written what became of triggers so far.
     fired: Callable[[], Awaitable[None]]
+    # How much the workspace may have.
+    plan: Plan

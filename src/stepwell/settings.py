@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from stepwell.errors import InvalidInput
 from stepwell.kernel.codec import MAX_RESULT_BYTES
 from stepwell.kernel.durations import seconds
+from stepwell.kernel.plans import UNLIMITED, Plan, read_plan
 
 # Variables that commands of nodes need to work at all, besides LC_…. Whatever else this process
 # was given, keys and passwords among it, is none of their business.
@@ -39,6 +40,12 @@ class Settings:
     secret_key: str | None = None
     # STEPWELL_SECRET_KEY_FILE: a file with such keys instead; on SQLite there is one by the store.
     secret_key_file: str | None = None
+    # STEPWELL_PLAN: how much the workspace may have: free, pro, enterprise, or JSON.
+    plan: Plan = UNLIMITED
+    # STEPWELL_MAX_RUNS: how many runs of the workspace are active at once; more are queued.
+    max_runs: int | None = None
+    # STEPWELL_MAX_RUNS_PER_USER: the same for each user who starts some.
+    max_runs_per_user: int | None = None
     # What commands of nodes see of the environment: these variables, and no other.
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -50,12 +57,14 @@ class Settings:
             found["store"] = store
         if retention := source.get("STEPWELL_MAX_RETENTION"):
             found["max_retention_seconds"] = seconds(retention, "STEPWELL_MAX_RETENTION")
-        if size := source.get("STEPWELL_MAX_RESULT_BYTES"):
-            if not size.isdecimal() or int(size) < 1:
-                raise InvalidInput(
-                    f"STEPWELL_MAX_RESULT_BYTES must be a number of bytes, not {size!r}."
-                )
-            found["max_result_bytes"] = int(size)
+        for name in ("max_result_bytes", "max_runs", "max_runs_per_user"):
+            variable = f"STEPWELL_{name.upper()}"
+            if number := source.get(variable):
+                if not number.isdecimal() or int(number) < 1:
+                    raise InvalidInput(f"{variable} must be a number from 1, not {number!r}.")
+                found[name] = int(number)
+        if plan := source.get("STEPWELL_PLAN"):
+            found["plan"] = read_plan(plan, "STEPWELL_PLAN")
         for name in ("folder", "secret_key", "secret_key_file"):
             if value := source.get(f"STEPWELL_{name.upper()}"):
                 found[name] = value

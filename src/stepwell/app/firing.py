@@ -61,7 +61,7 @@ class Firing(Operations):
     def _receiver(self) -> Receiver:
         return Receiver(
             self.store, self._workspace, self._writer, self._starter, self._firer, self._vault,
-            self._tally, self._dispatcher.claim_soon,
+            self._tally, self._settings.plan, self._dispatcher.claim_soon,
         )  # fmt: skip
 
     @cached_property

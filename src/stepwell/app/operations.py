@@ -72,7 +72,7 @@ class Operations:
         self._writer.check_open()
         return Workspace(
             self.store, self._workspace, self._ids, self.store.clock, node_types, self._changed,
-            self._firer.fire, self._tally.drained,
+            self._firer.fire, self._tally.drained, self._settings.plan,
         )  # fmt: skip
 
     @cached_property

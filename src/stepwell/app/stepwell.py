@@ -12,6 +12,7 @@ from stepwell.app.operations import Operations
 from stepwell.app.reading import Reading
 from stepwell.app.run_handle import RunHandle
 from stepwell.catalog import check_url, node_types, plugged_in, store_for
+from stepwell.engine.admission import Bounds
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.ending import Endings
 from stepwell.engine.graph_runs import GraphProgram
@@ -97,10 +98,13 @@ class Stepwell(Firing, Operations, Reading):
         self._used = False
         self._definitions = rows = [found.row() for found in self._workflows.values()]
         self._revisions = Revisions(self.store.records, self._workspace, node_types)
-        self._starter = Starter(
-            self.store, clock, self._ids, self._workspace, rows, self._revisions,
+        bounds = Bounds(
             self._settings.max_retention_seconds, self._settings.max_result_bytes,
+            self._settings.plan, self._settings.max_runs, self._settings.max_runs_per_user,
         )  # fmt: skip
+        self._starter = Starter(
+            self.store, clock, self._ids, self._workspace, rows, self._revisions, bounds
+        )
 
     async def __aenter__(self) -> Stepwell:
         if self._used:
@@ -231,6 +235,7 @@ class Stepwell(Firing, Operations, Reading):
             origin.definition, input, trigger=origin.trigger, pinned=pinned, **options
         )
         change.forked_from = origin.id
+        change.debounce = None  # it has a journal of its own
         return change
 
     # -- talking to runs -----------------------------------------------------------------
@@ -340,7 +345,7 @@ class Stepwell(Firing, Operations, Reading):
             self._functions, allow_private=settings.http_allow_private, folder=settings.folder,
             environment=settings.environment, hidden=own_files(settings, self._url),
         )  # fmt: skip
-        return GraphProgram(self._revisions, host)
+        return GraphProgram(self._revisions, host, settings.plan)
 
     async def prune(self) -> int:
         """Delete what is old, as workers do too; how many runs there were."""

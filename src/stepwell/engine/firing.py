@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -12,6 +11,8 @@ from stepwell.engine.starting import Starter
 from stepwell.errors import (
     DefinitionDisabled,
     Overtaken,
+    QuotaExceeded,
+    RateLimited,
     StepwellError,
     TriggerDisabled,
     TriggerInvalid,
@@ -19,13 +20,13 @@ from stepwell.errors import (
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.mapping import mapped
-from stepwell.kernel.names import MAX_LENGTH
+from stepwell.kernel.names import bounded
 from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
 from stepwell.store import Store
 from stepwell.trigger import TriggerType
 
 # Why nothing was started although nothing is wrong: these are no failures of the trigger.
-REFUSED = (DefinitionDisabled.code, TriggerDisabled.code)
+REFUSED = (DefinitionDisabled.code, TriggerDisabled.code, QuotaExceeded.code, RateLimited.code)
 # After so many failures in a row a schedule is paused.
 MOST_FAILURES = 3
 MAX_MESSAGE = 1000
@@ -67,7 +68,7 @@ class Firer:
         return await self._starter.prepare(
             trigger.definition, input, loose=config.map is None,
             trigger={"type": trigger.type, "id": trigger.id, "name": trigger.name, **about},
-            idempotency_key=None if key is None else key_of(trigger, key),
+            idempotency_key=None if key is None else bounded(f"{trigger.type}:{trigger.id}:{key}"),
         )  # fmt: skip
 
     async def fire(self, trigger: TriggerRecord, payload: Any, key: str | None) -> tuple[str, bool]:
@@ -87,14 +88,6 @@ class Firer:
         """Why a trigger has started nothing."""
         message = error.message[:MAX_MESSAGE].replace("\0", "")
         return RefusalRecord(self._ids.new(), trigger.id, error.code, message, now)
-
-
-def key_of(trigger: TriggerRecord, key: str) -> str:
-    """The idempotency key of a run that a trigger starts."""
-    found = f"{trigger.type}:{trigger.id}:{key}"
-    if len(found) <= MAX_LENGTH and found.isprintable():
-        return found
-    return f"{trigger.type}:{trigger.id}:{hashlib.sha256(key.encode()).hexdigest()}"
 
 
 def fired(trigger: TriggerRecord, run_id: str, now: int, **fields: Any) -> TriggerRecord:

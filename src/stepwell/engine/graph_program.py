@@ -72,12 +72,13 @@ class Interpreter:
 
     def __init__(
         self, context: Context, kinds: Mapping[str, Executable], host: NodeHost, *,
-        max_steps: int, retry: Retry = ONCE, plugged_in: Collection[str] = (),
+        budget: tuple[int, str], retry: Retry = ONCE, plugged_in: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.context = context
         self._kinds = kinds
         self._host = host
-        self._max_steps = max_steps
+        # How many nodes it may execute, and who says so.
+        self._max_steps, self._says_so = budget
         self._steps = 0
         self._retry = retry
         self._plugged_in = plugged_in
@@ -100,7 +101,8 @@ class Interpreter:
         self._steps += 1
         if self._steps > self._max_steps:
             raise StepBudgetExceeded(
-                f"The run has executed {self._max_steps:,} nodes, as many as its policy allows."
+                f"The run has executed {self._max_steps:,} nodes, as many as {self._says_so} "
+                "allows."
             )
         if node.type == "condition":
             return holds(node.conditions["expression"], scope)

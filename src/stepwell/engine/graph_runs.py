@@ -16,6 +16,8 @@ from stepwell.engine.revisions import Revision, Revisions
 from stepwell.graph.scope import Scope
 from stepwell.kernel.changes import ClaimedRun
 from stepwell.kernel.clock import moment
+from stepwell.kernel.plans import UNLIMITED
+from stepwell.kernel.plans import Plan as WorkspacePlan
 from stepwell.kernel.programs import GRAPH_PROGRAM, graph_program, needs_of
 from stepwell.kernel.retry import Retry
 
@@ -26,9 +28,12 @@ class GraphProgram:
     program = GRAPH_PROGRAM
     retry: Retry | None = None
 
-    def __init__(self, revisions: Revisions, host: NodeHost) -> None:
+    def __init__(
+        self, revisions: Revisions, host: NodeHost, plan: WorkspacePlan = UNLIMITED
+    ) -> None:
         self._revisions = revisions
         self._host = host
+        self._plan = plan
 
     @property
     def function(self) -> Callable[..., Any]:
@@ -55,11 +60,18 @@ class GraphProgram:
             ctx,
             revision.kinds,
             self._host,
-            max_steps=policy.max_steps,
+            budget=self._budget(policy.max_steps),
             retry=retry,
             plugged_in=revision.plugged_in,
         )
         return await interpreter.run(plan, scope)
+
+    def _budget(self, most: int) -> tuple[int, str]:
+        """How many nodes a run may execute, and who says so."""
+        allowed = self._plan.steps_per_run
+        if allowed is not None and allowed < most:
+            return allowed, f"the plan {self._plan.name!r}"
+        return most, "its policy"
 
     async def _revision(self, claimed: ClaimedRun) -> Revision:
         assert claimed.revision is not None

@@ -21,6 +21,7 @@ from stepwell.errors import (
     TriggerNotFound,
 )
 from stepwell.kernel.clock import SECOND
+from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import TriggerRecord
 from stepwell.store import Store
 from stepwell.trigger import Delivery, Rate, Request
@@ -41,7 +42,7 @@ class Receiver:
 
     def __init__(
         self, store: Store, workspace_id: str, writer: Writer, starter: Starter, firer: Firer,
-        vault: Vault, tally: Tally, claim_soon: Callable[[], None],
+        vault: Vault, tally: Tally, plan: Plan, claim_soon: Callable[[], None],
     ) -> None:  # fmt: skip
         self._triggers = store.triggers
         self._clock = store.clock
@@ -51,6 +52,7 @@ class Receiver:
         self._firer = firer
         self._vault = vault
         self._tally = tally
+        self._plan = plan
         self._claim_soon = claim_soon
         # Buckets that were empty, and until when: nobody has to ask for them again.
         self._empty: dict[str, int] = {}
@@ -76,7 +78,10 @@ class Receiver:
         secrets = await self._secrets(kind.secrets(config))
         delivery = kind.receive(config, request, secrets, self._clock.now())
         if (rate := kind.rate(config)) is not None:
-            await self._take(f"webhook:{self._workspace_id}/{trigger.id}", rate)
+            await self._take(f"webhook:{self._workspace_id}/{trigger.id}", rate, "This webhook")
+        if (most := self._plan.webhooks_per_minute) is not None:
+            bucket = f"webhooks:{self._workspace_id}/{trigger.definition}"
+            await self._take(bucket, Rate(most, 60), f"The plan {self._plan.name!r}")
         return await self._start(trigger, delivery)
 
     async def _start(self, trigger: TriggerRecord, delivery: Delivery) -> Received:
@@ -110,7 +115,7 @@ class Receiver:
                 )
         return [known[name] for name in names]
 
-    async def _take(self, bucket: str, rate: Rate) -> None:
+    async def _take(self, bucket: str, rate: Rate, who: str) -> None:
         now = self._clock.now()
         wait = max(self._empty.get(bucket, 0) - now, 0)
         if not wait:
@@ -119,7 +124,7 @@ class Receiver:
         if wait:
             self._empty[bucket] = now + wait
             raise RateLimited(
-                f"More than {rate.limit} requests in {rate.seconds:g} s. Try again in "
+                f"{who} allows {rate.limit:,} requests in {rate.seconds:g} s. Try again in "
                 f"{math.ceil(wait / SECOND)} s.",
                 limit=rate.limit, period=rate.seconds, retry_after=wait / SECOND,
             )  # fmt: skip

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
+from stepwell.engine.admission import Bounds, read_debounce, read_throttle, with_policy
 from stepwell.engine.revisions import Revisions
 from stepwell.errors import DefinitionDisabled, InvalidInput, InvalidName, UnknownDefinition
 from stepwell.kernel.changes import CancelRun, EmitEvent, SendSignal, StartRun
@@ -43,6 +44,12 @@ class StartOptions(TypedDict, total=False):
     retention: Duration | None
     # How long it may stay pending.
     ttl: Duration | None
+    # Who starts it: the operator may limit how many runs each user has at once.
+    user: str | None
+    # {"limit", "per", "key"}: at most so many begin in any time of that length.
+    throttle: Mapping[str, Any] | None
+    # {"wait", "max", "key"}: begins when nothing has come for so long, with the last input.
+    debounce: Mapping[str, Any] | None
 
 
 class Starter:
@@ -50,16 +57,15 @@ class Starter:
 
     def __init__(
         self, store: Store, clock: Clock, ids: Ids, workspace_id: str,
-        versions: Iterable[VersionRow], revisions: Revisions, max_retention_seconds: float,
-        max_bytes: int,
+        versions: Iterable[VersionRow], revisions: Revisions, bounds: Bounds,
     ) -> None:  # fmt: skip
         self._store = store
         self._clock = clock
         self._ids = ids
         self._workspace_id = workspace_id
         self._revisions = revisions
-        self._max_bytes = max_bytes
-        self._max_retention_seconds = max_retention_seconds
+        self._bounds = bounds
+        self._max_bytes = bounds.max_bytes
         self._known: dict[str, VersionRow] = {}
         self._versions: dict[tuple[str, int], VersionRow] = {}
         for row in versions:
@@ -96,10 +102,14 @@ class Starter:
                 definition=definition,
             )
         if row.revision is not None:
-            inputs = (await self._revisions.get(row.revision)).inputs
+            revision = await self._revisions.get(row.revision)
+            inputs = revision.inputs
             input = inputs.prepared(inputs.known(input) if loose else input)
+            options = with_policy(options, revision.definition, input, trigger)
         change = self._prepare(row, input, parent_deadline_at, **options)
         change.parent_run_id = parent_run_id
+        if parent_run_id is not None:
+            change.debounce = None  # it is waited for, and by nobody else
         if trigger is not None:
             change.trigger = encode(trigger, "What started the run")
         return change
@@ -119,6 +129,9 @@ class Starter:
         concurrency_limit: int = 1,
         retention: Duration | None = None,
         ttl: Duration | None = None,
+        user: str | None = None,
+        throttle: Mapping[str, Any] | None = None,
+        debounce: Mapping[str, Any] | None = None,
     ) -> StartRun:
         now = self._clock.now()
         definition = row.name
@@ -129,9 +142,12 @@ class Starter:
         limits = []
         # The highest version decides for all of them, as far as it is known here.
         best = self._known.get(definition, row)
-        most = (best if best.version > row.version else row).max_concurrent_runs
+        most = self._bounds.concurrent(
+            (best if best.version > row.version else row).max_concurrent_runs
+        )
         if most is not None:
             limits.append((definition_limit(self._workspace_id, definition), most))
+        limits += self._bounds.limits(self._workspace_id, user)
         check_count(concurrency_limit, "concurrency_limit")
         if concurrency_key is not None:
             check_text(concurrency_key, "concurrency_key")
@@ -154,6 +170,9 @@ class Starter:
             ttl_at=None if ttl is None else now + _micros(ttl, "ttl"),
             limits=limits,
             revision=row.revision,
+            throttle=read_throttle(throttle, f"{self._workspace_id}/{definition}"),
+            debounce=read_debounce(debounce, f"{self._workspace_id}/{definition}"),
+            quota=self._bounds.quota(self._workspace_id, now),
         )
 
     async def version_of(self, revision: str, number: int) -> VersionRow:
@@ -199,7 +218,7 @@ class Starter:
             wanted = seconds(retention, "retention")
         elif row.retention_seconds is not None:
             wanted = row.retention_seconds
-        return int(min(wanted, self._max_retention_seconds))
+        return int(min(wanted, self._bounds.max_retention_seconds))
 
     def _deadline(
         self, row: VersionRow, deadline: Duration | datetime | None, now: int, parent: int | None

@@ -104,6 +104,30 @@ class Graph(msgspec.Struct, frozen=True):
                 yield from inner.all_nodes()
 
 
+class Concurrency(msgspec.Struct, frozen=True):
+    """At most so many runs at once for each value of the key."""
+
+    # A template over the input.
+    key: Any
+    limit: int = 1
+
+
+class ThrottlePolicy(msgspec.Struct, frozen=True):
+    """At most so many runs begin in any stretch of that length, for each value of the key."""
+
+    limit: int
+    per: str | int | float
+    key: Any = None
+
+
+class DebouncePolicy(msgspec.Struct, frozen=True):
+    """One run for many starts: once it was quiet for a while, or `max` after the first."""
+
+    wait: str | int | float
+    max: str | int | float
+    key: Any = None
+
+
 class Policy(msgspec.Struct, frozen=True):
     """What holds for every run of the definition."""
 
@@ -117,6 +141,13 @@ class Policy(msgspec.Struct, frozen=True):
     # Whether who proposed a change may also approve it.
     self_review: bool = False
     ephemeral: bool = False
+    concurrency: Concurrency | None = None
+    throttle: ThrottlePolicy | None = None
+    debounce: DebouncePolicy | None = None
+    # Higher first.
+    priority: int = 0
+    # How long a run may stay pending.
+    ttl: str | int | float | None = None
 
 
 class Definition(msgspec.Struct, frozen=True):

@@ -27,6 +27,7 @@ from stepwell.graph.definition import (
     slug_of,
 )
 from stepwell.graph.fields import Fields
+from stepwell.graph.pacing import Pacing
 from stepwell.graph.problems import Problems, below
 from stepwell.kernel.zones import is_zone, zone_hint
 
@@ -159,6 +160,7 @@ class _Parser:
             proposals=self._fields.flag(data, "proposals", "policy"),
             self_review=self._fields.flag(data, "self_review", "policy"),
             ephemeral=self._fields.flag(data, "ephemeral", "policy"),
+            **Pacing(self._fields, self._problems).read(data, "policy"),
         )
 
     # -- nodes and edges -----------------------------------------------------------------

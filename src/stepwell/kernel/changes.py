@@ -11,6 +11,8 @@ from typing import Any
 
 import msgspec
 
+from stepwell.kernel.pacing import Debounce, Quota, Throttle
+
 
 class Held(msgspec.Struct, gc=False):
     """A run as its worker holds it: the proof that goes along with every write."""
@@ -60,6 +62,14 @@ class StartRun(msgspec.Struct, gc=False):
     revision: str | None = None
     # JSON that says what started it.
     trigger: str | None = None
+    # What it may have to wait for, or be refused by.
+    throttle: Throttle | None = None
+    debounce: Debounce | None = None
+    quota: Quota | None = None
+
+    @property
+    def is_paced(self) -> bool:
+        return not (self.throttle is None and self.debounce is None and self.quota is None)
 
     @property
     def expires_at(self) -> int | None:

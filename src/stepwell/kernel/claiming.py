@@ -27,6 +27,7 @@ def _fits(start: StartRun, ask: ClaimRuns) -> bool:
         and start.due_at <= ask.now
         and (start.expires_at is None or start.expires_at > ask.now)
         and not start.limits
+        and not start.is_paced
         and start.parent_run_id is None
         and start.forked_from is None
     )

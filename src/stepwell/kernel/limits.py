@@ -15,9 +15,23 @@ def describe_limit(limit_key: str) -> str:
     """What the limit counts, for people."""
     kind, _, rest = limit_key.partition(":")
     name = rest.partition("/")[2]
-    return f"runs of {name!r}" if kind == "definition" else f"runs with the key {name!r}"
+    return {
+        "definition": f"runs of {name!r}",
+        "user": f"runs of the user {name!r}",
+        "workspace": "runs of the workspace",
+    }.get(kind, f"runs with the key {name!r}")
 
 
 def key_limit(workspace_id: str, concurrency_key: str) -> str:
     """The limit of a `concurrency_key`."""
     return f"key:{workspace_id}/{concurrency_key}"
+
+
+def user_limit(workspace_id: str, user: str) -> str:
+    """The limit of all that one user has started."""
+    return f"user:{workspace_id}/{user}"
+
+
+def workspace_limit(workspace_id: str) -> str:
+    """The limit of all runs together."""
+    return f"workspace:{workspace_id}/"

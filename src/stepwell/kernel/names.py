@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 from datetime import datetime
 from functools import lru_cache
@@ -79,3 +80,11 @@ def check_count(value: Any, what: str, least: int = 1) -> int:
 def no_such_run(run_id: object) -> RunNotFound:
     """For a run that was never there, or has been pruned."""
     return RunNotFound(f"There is no run {run_id!r}.", run_id=run_id)
+
+
+def bounded(key: str) -> str:
+    """A key that is made of what others gave: itself, or its hash if no key can be so."""
+    if len(key) <= MAX_LENGTH and key.isprintable():
+        return key
+    kind = key.partition(":")[0]
+    return f"{kind[:50]}:{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}"

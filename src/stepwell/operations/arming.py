@@ -8,11 +8,13 @@ from typing import Any
 
 import msgspec
 
-from stepwell.errors import TriggerExists, TriggerInvalid
+from stepwell.errors import QuotaExceeded, TriggerExists, TriggerInvalid
 from stepwell.graph.definition import Definition
 from stepwell.graph.triggers import COMMON
 from stepwell.kernel.names import show
+from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import TriggerRecord
+from stepwell.kernel.schedules import Schedule
 from stepwell.operation import Workspace
 from stepwell.trigger import TriggerType
 
@@ -29,11 +31,13 @@ def type_named(types: Types, name: str) -> TriggerType:
     return types[name]
 
 
-def armed(record: TriggerRecord, types: Types) -> TriggerRecord:
+def armed(record: TriggerRecord, workspace: Workspace) -> TriggerRecord:
     """The record with what the store looks for: its event, its path, its next time."""
-    kind = type_named(types, record.type)
+    kind = type_named(workspace.types().triggers, record.type)
     config = kind.valid(record.config, record.timezone)
     schedule = kind.schedule(config, record.timezone, record.since)
+    if schedule is not None:
+        _refuse_too_often(record, schedule, workspace.plan)
     path = kind.path(config)
     if path == "":  # one that nobody can guess, and that stays
         path = record.path or secrets.token_urlsafe(PATH_BYTES)
@@ -41,6 +45,17 @@ def armed(record: TriggerRecord, types: Types) -> TriggerRecord:
         record, event=kind.event(config), path=path,
         next_at=schedule.next_after(record.since) if schedule and record.active else None,
     )  # fmt: skip
+
+
+def _refuse_too_often(record: TriggerRecord, schedule: Schedule, plan: Plan) -> None:
+    """Raise if the times of a schedule are closer than the plan allows."""
+    least = plan.schedule_seconds
+    if least is not None and schedule.shortest_interval() < least:
+        raise QuotaExceeded(
+            f"The trigger {record.name!r} fires every {schedule.shortest_interval():g} s; the plan "
+            f"{plan.name!r} allows a schedule every {least:,} s.",
+            plan=plan.name, limit=least,
+        )  # fmt: skip
 
 
 async def refuse_taken_path(workspace: Workspace, record: TriggerRecord) -> None:
@@ -98,14 +113,14 @@ class Following:
             id=self._workspace.ids.new(), definition=definition.name, name=trigger["id"],
             serial=1, created_at=now, updated_at=now, since=now, **({"enabled": True} | fields),
         )  # fmt: skip
-        return armed(new, self._workspace.types().triggers)
+        return armed(new, self._workspace)
 
     def _changed(self, before: TriggerRecord, now: int, **fields: Any) -> TriggerRecord:
         """The record with these fields; itself if it has them."""
         after = msgspec.structs.replace(before, **fields)
         if after == before:
             return before
-        return armed(renewed(after, now), self._workspace.types().triggers)
+        return armed(renewed(after, now), self._workspace)
 
 
 def renewed(trigger: TriggerRecord, now: int) -> TriggerRecord:

@@ -57,6 +57,7 @@ class Definitions(Drafts, Syncing):
             if await self._revising.head(name) is not None:
                 raise DefinitionExists(f"There is a definition {name!r} already.", definition=name)
             await self._revising.refuse_code(name)
+            await self._revising.refuse_one_more()
             head = self._revising.new(name, enabled)
             head = self._revising.changed(head, **labels(head, text))
             return await self._revising.amend(

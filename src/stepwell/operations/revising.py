@@ -157,6 +157,12 @@ class Revising:
                 f"{name!r} is the name of a workflow in Python; choose another.", definition=name
             )
 
+    async def refuse_one_more(self) -> None:
+        """Raise if the plan allows no further definition."""
+        most = self._workspace.plan.definitions
+        if most is not None and len(await self._records.definitions(self._id)) >= most:
+            raise self._workspace.plan.refusal("definitions", most)
+
     async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until nobody else is faster."""
         for _ in range(TRIES):
@@ -191,6 +197,7 @@ class Revising:
         definition = valid(found)
         action: Action = "create" if head is None else "update"
         if head is None:
+            await self.refuse_one_more()
             head = self.new(definition.name, enabled=True)
         enabled = head.enabled if how.enabled is None else how.enabled
         after = self.changed(

@@ -129,7 +129,7 @@ class Triggers:
             origin="hand", serial=1, enabled=enabled, config=dict(config or {}), timezone=zone,
             created_at=now, updated_at=now, since=now,
         )  # fmt: skip
-        record = armed(record, self._workspace.types().triggers)
+        record = armed(record, self._workspace)
         await refuse_taken_path(self._workspace, record)
         try:
             self._workspace.changed(await self._records.put(self._workspace.id, record))
@@ -195,7 +195,7 @@ class Triggers:
             after = change(before)
             if after == before:
                 return before
-            after = armed(renewed(after, now), self._workspace.types().triggers)
+            after = armed(renewed(after, now), self._workspace)
             await refuse_taken_path(self._workspace, after)
             try:
                 self._workspace.changed(await self._records.put(self._workspace.id, after))

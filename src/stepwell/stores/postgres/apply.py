@@ -29,7 +29,7 @@ from stepwell.kernel.changes import (
     WatchWaits,
 )
 from stepwell.kernel.claiming import start_with_claim
-from stepwell.stores.postgres import recording, waiting
+from stepwell.stores.postgres import pacing, recording, waiting
 from stepwell.stores.postgres.claim import claim, peek
 from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.ending import cancel_runs, end_alone, end_runs, trees
@@ -161,11 +161,15 @@ async def _lock(db: asyncpg.Connection, by_kind: dict[type[Any], Found]) -> Lock
     if retried:
         run_ids.update(await adoptable(db, retried))
     events = [c for _, c in by_kind.get(EmitEvent, ())]
-    if events:
-        # Only with their names locked does it stay true who waits for these events.
+    debounced = [c for _, c in by_kind.get(StartRun, ()) if c.debounce is not None]
+    if events or debounced:
+        # Only with their names locked does it stay true who waits for these events, or keys.
         await lock_names(db, names, ending)
         names = {}
-        run_ids.update(row[1] for row in await waiting.waiting_for(db, events))
+        if events:
+            run_ids.update(row[1] for row in await waiting.waiting_for(db, events))
+        if debounced:
+            run_ids.update(await pacing.absorbing(db, debounced))
     locked = await lock(db, names, run_ids, ending) if names or run_ids else {}
     while cancels:
         # Children that were started while we waited for their parents.
@@ -185,6 +189,8 @@ def _names(by_kind: dict[type[Any], Found]) -> dict[str, bool]:
     names.update(
         {limit_name(key): True for _, c in by_kind.get(StartRun, ()) for key, _ in c.limits}
     )
+    paced = [c for _, c in by_kind.get(StartRun, ()) if c.is_paced]
+    names.update(dict.fromkeys(pacing.names_of(paced), True))
     return names
 
 

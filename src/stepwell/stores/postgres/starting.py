@@ -6,12 +6,13 @@ from collections.abc import Collection, Sequence
 
 import asyncpg
 
-from stepwell.errors import StoreUnavailable
+from stepwell.errors import InvalidInput, StoreUnavailable
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.names import no_such_run
 from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
 from stepwell.stores.postgres.limits import wake_queued
+from stepwell.stores.postgres.pacing import absorb, pace
 from stepwell.stores.rules import (
     AWAITED_CHILD,
     INTERRUPTED,
@@ -37,6 +38,33 @@ async def start_runs(
     db: asyncpg.Connection, found: list[tuple[int, StartRun]], done: Committed
 ) -> None:
     """Insert runs. Outcomes: the id of each, and whether it is new."""
+    if any(change.debounce for _, change in found):
+        # One after the other: each may be absorbed by the one before.
+        for index, change in found:
+            absorbed = None
+            if change.debounce is not None and not await _is_known(db, change):
+                absorbed = await absorb(db, change, done)
+            if absorbed is None:
+                await _start_runs(db, [(index, change)], done)
+            else:
+                done.outcomes[index] = absorbed
+    else:
+        await _start_runs(db, found, done)
+
+
+async def _is_known(db: asyncpg.Connection, change: StartRun) -> bool:
+    """Whether the run, or one with its idempotency key, is there already."""
+    found: bool = await db.fetchval(
+        """SELECT EXISTS (SELECT FROM runs WHERE id = $1 OR (
+              workspace_id = $2 AND definition = $3 AND idempotency_key = $4))""",
+        change.id, change.workspace_id, change.definition, change.idempotency_key,
+    )  # fmt: skip
+    return found
+
+
+async def _start_runs(
+    db: asyncpg.Connection, found: list[tuple[int, StartRun]], done: Committed
+) -> None:
     starts = [change for _, change in found]
     new = await insert(db, starts)
     others = await earlier(db, [change for change in starts if change.id not in new])
@@ -47,7 +75,7 @@ async def start_runs(
     for change in created:
         if change.fork_from_step is not None or change.fork_for_retry:
             await _copy_journal(db, change)
-    keys = await enter_limits(db, created, queue=True)
+    keys = await enter_limits(db, created, await pace(db, created))
     if keys:
         await wake_queued(db, keys, max(change.created_at for change in created), done)
     done.due = True
@@ -112,12 +140,12 @@ async def earlier(db: asyncpg.Connection, starts: Sequence[StartRun]) -> dict[st
 
 
 async def enter_limits(
-    db: asyncpg.Connection, starts: Sequence[StartRun], *, queue: bool
+    db: asyncpg.Connection, starts: Sequence[StartRun], later: Collection[str]
 ) -> Collection[str]:
     """File new runs under their limits; the limits in whose queues they now stand.
 
-    A child shares the slots above it that are in use. Without `queue`, a run stays due and takes
-    its place in the queue, if it must, when a worker comes to it.
+    A child shares the slots above it that are in use. The runs `later` stay due and take their
+    place in the queue, if they must, when a worker comes to them.
     """
     children = [s for s in starts if s.parent_run_id is not None]
     if children:
@@ -148,7 +176,7 @@ async def enter_limits(
     queued: dict[str, str] = {}
     for s in starts:
         first = next((key for key, _ in s.limits if (s.id, key) in own), None)
-        if queue and first is not None and s.due_at <= s.created_at:
+        if s.id not in later and first is not None and s.due_at <= s.created_at:
             queued[s.id] = first
     if queued:
         await db.fetch(
@@ -225,9 +253,14 @@ async def start_in(db: asyncpg.Connection, change: StartRun) -> tuple[str, bool]
 
     No lock on limits is taken: the caller's transaction may last, and workers would stand still.
     """
+    if change.is_paced:
+        raise InvalidInput(
+            "start(connection=…) is not for what a throttle, a debounce or a plan counts: others "
+            "would wait until the transaction ends."
+        )
     new = await insert(db, [change])
     if change.id in new:
-        await enter_limits(db, [change], queue=False)
+        await enter_limits(db, [change], later=[change.id])
         # Heard only when the caller's transaction commits.
         await db.execute("SELECT pg_notify('stepwell', '')")
         return change.id, True

@@ -19,11 +19,39 @@ from stepwell.stores.rules import (
     end_of_keeping,
 )
 from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
+from stepwell.stores.sqlite.pacing import absorb, pace
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
 
 def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[tuple[str, bool]]:
     """Insert runs; the id of each, and whether it is new."""
+    if not any(change.debounce for change in starts):
+        return _insert(db, starts, done)
+    # One after the other: each may be absorbed by the one before.
+    found = []
+    for change in starts:
+        absorbed = None
+        if change.debounce is not None and not _is_known(db, change):
+            absorbed = absorb(db, change, done)
+        found.append(absorbed or _insert(db, [change], done)[0])
+    return found
+
+
+def _is_known(db: apsw.Connection, change: StartRun) -> bool:
+    """Whether the run, or one with its idempotency key, is there already."""
+    found = one(
+        db,
+        """SELECT 1 FROM runs WHERE id = ?1 OR (
+              workspace_id = ?2 AND definition = ?3 AND idempotency_key = ?4)""",
+        change.id,
+        change.workspace_id,
+        change.definition,
+        change.idempotency_key,
+    )
+    return found is not None
+
+
+def _insert(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[tuple[str, bool]]:
     # A start whose acknowledgement was lost is sent again: its run is there already.
     new = set(
         unpack(
@@ -74,15 +102,19 @@ def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[
         if created and change.id in new:
             if change.fork_from_step is not None or change.fork_for_retry:
                 _copy_journal(db, change)
+            waits = pace(db, change) if change.is_paced else change.due_at > change.created_at
             if change.parent_run_id is not None or change.limits:
-                _enter_limits(db, change, done)
+                _enter_limits(db, change, done, queue=not waits)
         outcomes.append((run_id, created))
     done.due = True
     return outcomes
 
 
-def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed) -> None:
-    """File the run under its limits; a child shares the slots above it that are in use."""
+def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed, *, queue: bool) -> None:
+    """File the run under its limits; a child shares the slots above it that are in use.
+
+    Without `queue` it takes its place in the queue, if it must, when it is due.
+    """
     run(
         db,
         """INSERT INTO limits (run_id, limit_key, capacity, slot, admitted)
@@ -110,7 +142,7 @@ def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed) -> Non
         )
         if shared is not None and not shared[0]:
             own.append(limit_key)
-    if own and change.due_at <= change.created_at:
+    if own and queue:
         run(db, "UPDATE runs SET due_at = NULL, blocked_on = ? WHERE id = ?", own[0], change.id)
         # Only the newcomer can be the one to be called; to find that out takes a look at it alone.
         if one(db, f"SELECT 1 FROM runs r WHERE r.id = ? AND {ANSWERABLE}", change.id):

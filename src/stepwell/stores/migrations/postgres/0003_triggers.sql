@@ -59,3 +59,19 @@ CREATE TABLE buckets (
 );
 
 CREATE INDEX buckets_by_age ON buckets (full_at);
+
+ALTER TABLE runs ADD COLUMN paced_by text COLLATE "C";
+
+CREATE INDEX runs_paced ON runs (paced_by, id) WHERE paced_by IS NOT NULL;
+
+CREATE TABLE turns (
+    key text COLLATE "C" NOT NULL,
+    at bigint NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    PRIMARY KEY (key, at, run_id)
+);
+
+CREATE TABLE usage (
+    key text COLLATE "C" NOT NULL PRIMARY KEY,
+    used bigint NOT NULL
+);

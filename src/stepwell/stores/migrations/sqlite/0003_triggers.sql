@@ -6,7 +6,8 @@
 -- events that a trigger fires for: an event of such a type is `pending` from its first moment,
 -- with the place it has in its workspace, until its runs are started in the transaction that says
 -- it is not. `refusals` are firings that started nothing. `buckets` say when each of them will be
--- full again; whoever takes something out of one puts that off.
+-- full again; whoever takes something out of one puts that off. `turns` are when throttled runs
+-- begin, `usage` is what was used of quotas. `paced_by` names what a run was put off by.
 
 CREATE TABLE triggers (
     workspace_id TEXT NOT NULL,
@@ -62,3 +63,19 @@ CREATE TABLE buckets (
 ) WITHOUT ROWID;
 
 CREATE INDEX buckets_by_age ON buckets (full_at);
+
+ALTER TABLE runs ADD COLUMN paced_by TEXT;
+
+CREATE INDEX runs_paced ON runs (paced_by, id) WHERE paced_by IS NOT NULL;
+
+CREATE TABLE turns (
+    key TEXT NOT NULL,
+    at INTEGER NOT NULL,
+    run_id TEXT NOT NULL,
+    PRIMARY KEY (key, at, run_id)
+) WITHOUT ROWID;
+
+CREATE TABLE usage (
+    key TEXT NOT NULL PRIMARY KEY,
+    used INTEGER NOT NULL
+) WITHOUT ROWID;

@@ -1,0 +1,115 @@
+"""What bounds starts: settings of the operator, the workspace's plan, policies of definitions."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import InvalidInput
+from stepwell.graph.definition import Definition
+from stepwell.graph.pacing import LONGEST, key_value
+from stepwell.kernel.clock import SECOND, moment
+from stepwell.kernel.durations import seconds
+from stepwell.kernel.limits import user_limit, workspace_limit
+from stepwell.kernel.names import bounded, check_count, check_text
+from stepwell.kernel.pacing import Debounce, Quota, Throttle
+from stepwell.kernel.plans import UNLIMITED, Plan
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """What holds for every run that a process starts."""
+
+    max_retention_seconds: float
+    max_bytes: int
+    plan: Plan = UNLIMITED
+    max_runs: int | None = None
+    max_runs_per_user: int | None = None
+
+    def concurrent(self, most: int | None) -> int | None:
+        """How many runs of a definition are active at once, if its own limit is that."""
+        return min((n for n in (most, self.plan.concurrent_runs) if n is not None), default=None)
+
+    def limits(self, workspace_id: str, user: str | None) -> list[tuple[str, int]]:
+        """Limits beside those of the definition, with how many are active at once."""
+        found = []
+        if user is not None:
+            check_text(user, "user")
+            if self.max_runs_per_user is not None:
+                found.append((user_limit(workspace_id, user), self.max_runs_per_user))
+        if self.max_runs is not None:
+            found.append((workspace_limit(workspace_id), self.max_runs))
+        return found
+
+    def quota(self, workspace_id: str, now: int) -> Quota | None:
+        """What every start of this month uses up."""
+        most = self.plan.runs_per_month
+        if most is None:
+            return None
+        month = f"{moment(now):%Y-%m}"
+        said = self.plan.sentence(f"runs in {month}", most)
+        return Quota(f"runs:{workspace_id}/{month}", most, said)
+
+
+def with_policy(
+    options: Mapping[str, Any], definition: Definition, input: Any, trigger: Any
+) -> Any:
+    """The options of a start, with what the policy of its definition says of the others."""
+    policy = definition.policy
+    found: dict[str, Any] = {}
+    if policy.priority:
+        found["priority"] = policy.priority
+    if policy.ttl is not None:
+        found["ttl"] = policy.ttl
+    if policy.concurrency is not None and options.get("concurrency_key") is None:
+        value = key_value(policy.concurrency.key, input, trigger)
+        found["concurrency_key"] = bounded(f"{definition.name}:{value}")
+        found["concurrency_limit"] = policy.concurrency.limit
+    for name in ("throttle", "debounce"):
+        if (paced := getattr(policy, name)) is not None:
+            fields = msgspec.structs.asdict(paced)
+            found[name] = fields | {"key": key_value(paced.key, input, trigger)}
+    return found | {name: options[name] for name in options if options[name] is not None}
+
+
+def read_throttle(given: Mapping[str, Any] | None, scope: str) -> Throttle | None:
+    """A throttle as it is given to a start."""
+    if given is None:
+        return None
+    key = _key(given, "throttle", ("limit", "per", "key"))
+    period = _micros(given, "per", "throttle")
+    return Throttle(
+        bounded(f"throttle:{scope}:{key}"), check_count(given.get("limit"), "throttle.limit"),
+        period,
+    )  # fmt: skip
+
+
+def read_debounce(given: Mapping[str, Any] | None, scope: str) -> Debounce | None:
+    """A debounce as it is given to a start."""
+    if given is None:
+        return None
+    key = _key(given, "debounce", ("wait", "max", "key"))
+    wait = _micros(given, "wait", "debounce")
+    longest = LONGEST * wait if given.get("max") is None else _micros(given, "max", "debounce")
+    if longest < wait:
+        raise InvalidInput("debounce: max is at least as long as wait.")
+    return Debounce(bounded(f"debounce:{scope}:{key}"), wait, longest)
+
+
+def _key(given: Any, what: str, known: tuple[str, ...]) -> str:
+    if not isinstance(given, Mapping) or not set(given) <= set(known):
+        raise InvalidInput(f"{what} is a mapping with {', '.join(known)}.")
+    key = given.get("key") or ""
+    if not isinstance(key, str):
+        raise InvalidInput(f"{what}: key is a text.")
+    return key
+
+
+def _micros(given: Mapping[str, Any], name: str, what: str) -> int:
+    if given.get(name) is None:
+        raise InvalidInput(f"{what} needs {name!r}.")
+    found = int(seconds(given[name], f"{what}.{name}") * SECOND)
+    if found <= 0:
+        raise InvalidInput(f"{what}: {name} is longer than nothing.")
+    return found

@@ -1,0 +1,138 @@
+"""How often and how many at once: the part of a policy that is about starting."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepwell.errors import MissingPath
+from stepwell.graph.definition import Concurrency, DebouncePolicy, ThrottlePolicy
+from stepwell.graph.fields import Fields
+from stepwell.graph.problems import Problems, below
+from stepwell.graph.refs import Names, as_text, read_template, refs_in, resolve
+from stepwell.graph.scope import Scope
+from stepwell.kernel.durations import seconds
+
+# How long a debounce puts a run off at the most, by how long it waits, unless said.
+LONGEST = 10
+# The roots that are there before a run is.
+_ROOTS = ("input", "trigger")
+_NAMES = Names((), secrets=False)
+
+
+class Pacing:
+    """Reads the fields of a policy that say how its runs are started."""
+
+    def __init__(self, fields: Fields, problems: Problems) -> None:
+        self._fields = fields
+        self._problems = problems
+
+    def read(self, data: Mapping[str, Any], path: str) -> dict[str, Any]:
+        """The fields of a Policy that are about starting."""
+        throttle, debounce = self._throttle(data, path), self._debounce(data, path)
+        if throttle is not None and debounce is not None:
+            self._problems.error(
+                below(path, "debounce"), "bad_field",
+                "A policy has a throttle or a debounce: what waits to be quiet is slow already.",
+            )  # fmt: skip
+        return {
+            "concurrency": self._concurrency(data, path),
+            "throttle": throttle,
+            "debounce": debounce,
+            "priority": self._priority(data, path),
+            "ttl": self._fields.duration(data, "ttl", path),
+        }
+
+    def _concurrency(self, data: Mapping[str, Any], path: str) -> Concurrency | None:
+        found, at = self._mapping(data, "concurrency", path, ("key", "limit"))
+        if found is None:
+            return None
+        if "key" not in found:
+            self._problems.error(
+                below(at, "key"), "missing_field", "concurrency has a key.",
+                'Like "@input.customer"; for all runs together write max_concurrent_runs.',
+            )  # fmt: skip
+        return Concurrency(self._key(found, at), self._fields.count(found, "limit", at, 1) or 1)
+
+    def _throttle(self, data: Mapping[str, Any], path: str) -> ThrottlePolicy | None:
+        found, at = self._mapping(data, "throttle", path, ("limit", "per", "key"))
+        if found is None:
+            return None
+        limit = self._fields.count(found, "limit", at, None, 100_000)
+        per = self._duration(found, "per", at)
+        if "limit" not in found:
+            self._problems.error(below(at, "limit"), "missing_field", "A throttle has a limit.")
+        key = self._key(found, at)
+        return None if limit is None or per is None else ThrottlePolicy(limit, per, key)
+
+    def _debounce(self, data: Mapping[str, Any], path: str) -> DebouncePolicy | None:
+        found, at = self._mapping(data, "debounce", path, ("wait", "max", "key"))
+        if found is None:
+            return None
+        wait = self._duration(found, "wait", at)
+        key = self._key(found, at)
+        if wait is None:
+            return None
+        longest = self._fields.duration(found, "max", at)
+        if longest is None:
+            longest = LONGEST * seconds(wait)
+        if seconds(longest) < seconds(wait):
+            self._problems.error(
+                below(at, "max"), "bad_field", "A debounce waits at most as long as its max."
+            )
+        return DebouncePolicy(wait, longest, key)
+
+    def _mapping(
+        self, data: Mapping[str, Any], key: str, path: str, known: tuple[str, ...]
+    ) -> tuple[dict[str, Any] | None, str]:
+        at = below(path, key)
+        found = self._fields.mapping(data, key, path)
+        if found is not None:
+            self._fields.known(found, known, at)
+        return found, at
+
+    def _duration(self, data: Mapping[str, Any], key: str, path: str) -> Any:
+        if data.get(key) is None:
+            self._problems.error(below(path, key), "missing_field", f"There must be a {key}.")
+            return None
+        found = self._fields.duration(data, key, path)
+        if found is not None and seconds(found) == 0:
+            self._problems.error(below(path, key), "bad_duration", f"{key} is longer than nothing.")
+            return None
+        return found
+
+    def _priority(self, data: Mapping[str, Any], path: str) -> int:
+        found = data.get("priority", 0)
+        if isinstance(found, bool) or not isinstance(found, int) or abs(found) > 32_000:
+            self._problems.error(
+                below(path, "priority"), "bad_field", "priority is a whole number up to ±32000."
+            )
+            return 0
+        return found
+
+    def _key(self, data: Mapping[str, Any], path: str) -> Any:
+        key = data.get("key")
+        if key is None:
+            return None
+        at = below(path, "key")
+        if not isinstance(key, str):
+            self._problems.error(at, "bad_field", 'key is a text, like "@input.customer".')
+            return None
+        for ref in refs_in(read_template(key, _NAMES, at, self._problems)):
+            if ref.root not in _ROOTS:
+                self._problems.error(
+                    at, "bad_field", f"{ref.text} is not there yet when a run is started.",
+                    "A key is made of the input.",
+                )  # fmt: skip
+        return key
+
+
+def key_value(key: Any, input: Any, trigger: Any) -> str:
+    """What a key is for this input, as text; what is missing is nothing."""
+    if key is None:
+        return ""
+    template = read_template(key, _NAMES, "key", Problems())
+    try:
+        return as_text(resolve(template, Scope({"input": input, "trigger": trigger})))
+    except MissingPath:
+        return ""

@@ -1,0 +1,44 @@
+"""What a start may have to wait for, or be refused by, besides limits: times and numbers.
+
+A *throttle* lets so many runs begin in any stretch of time of that length; those above it wait for
+their turn, in order. A *debounce* waits until starts of one key have been quiet for a while, and
+makes one run of them, with the last input. A *quota* is a number that is used up.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Throttle(msgspec.Struct, frozen=True):
+    """At most `limit` runs with this key begin in any `period`, in microseconds."""
+
+    key: str
+    limit: int
+    period: int
+
+
+class Debounce(msgspec.Struct, frozen=True):
+    """Runs with this key begin once nothing has come for `wait`, or `longest` after the first."""
+
+    key: str
+    wait: int
+    longest: int
+
+
+class Quota(msgspec.Struct, frozen=True):
+    """A number that starts use up one by one, and what is said once it is reached."""
+
+    key: str
+    most: int
+    message: str
+
+
+def turn_of(due_at: int, last: int | None, nth: int | None, period: int) -> int:
+    """When a throttled run may begin.
+
+    `last` is when the latest of its key does, `nth` when that does which is as many back as the
+    throttle allows.
+    """
+    at = due_at if last is None else max(due_at, last)
+    return at if nth is None else max(at, nth + period)

@@ -1,0 +1,66 @@
+"""Plans: how much a workspace may have, from which every refusal can say what it was."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import InvalidInput, QuotaExceeded
+
+
+class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """The limits of a workspace; None is no limit."""
+
+    name: str
+    definitions: int | None = None
+    runs_per_month: int | None = None
+    # Of definitions that are data; code is the operator's own.
+    steps_per_run: int | None = None
+    tokens_per_step: int | None = None
+    tokens_per_month: int | None = None
+    # How far apart the times of a schedule have to be.
+    schedule_seconds: int | None = None
+    # For each definition.
+    webhooks_per_minute: int | None = None
+    concurrent_runs: int | None = None
+
+    def refusal(self, what: str, limit: int) -> QuotaExceeded:
+        """What is said to whoever wants more than that."""
+        return QuotaExceeded(self.sentence(what, limit), plan=self.name, limit=limit)
+
+    def sentence(self, what: str, limit: int) -> str:
+        return f"The plan {self.name!r} allows {limit:,} {what}, and they are used up."
+
+
+UNLIMITED = Plan("unlimited")
+PLANS = {
+    plan.name: plan
+    for plan in (
+        Plan("free", 3, 50, 10, 4_000, 100_000, 3600, 5, 1),
+        Plan("pro", 20, 1_000, 50, 16_000, 1_000_000, 300, 30, 5),
+        Plan("enterprise", None, 10_000, 200, 64_000, 10_000_000, 60, 100, 20),
+        UNLIMITED,
+    )
+}
+
+
+def read_plan(text: str, what: str) -> Plan:
+    """A plan by its name, or as JSON with limits of one's own."""
+    if text in PLANS:
+        return PLANS[text]
+    if not text.lstrip().startswith("{"):
+        raise InvalidInput(
+            f"{what}: there is no plan {text!r:.50}; there are {', '.join(PLANS)}, or JSON like "
+            '{"runs_per_month": 500}.'
+        )
+    try:
+        found: dict[str, Any] = {"name": "custom"} | msgspec.json.decode(text, type=dict[str, Any])
+        plan = msgspec.convert(found, type=Plan)
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"{what} is no plan: {error}.") from error
+    for name in Plan.__struct_fields__[1:]:
+        value = getattr(plan, name)
+        if value is not None and value < 0:
+            raise InvalidInput(f"{what}: {name} is not negative.")
+    return plan

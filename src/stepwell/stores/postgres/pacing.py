@@ -1,0 +1,110 @@
+"""Pacing starts on PostgreSQL: throttles, debounces and quotas.
+
+Whoever looks at a key has its name locked, so that those who come at the same time come one after
+the other; a run that may absorb a start is locked too, lest it be claimed meanwhile.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+
+import asyncpg
+
+from stepwell.errors import QuotaExceeded
+from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.pacing import turn_of
+
+
+def names_of(starts: Iterable[StartRun]) -> list[str]:
+    """The names that are locked before runs are started."""
+    found = [each for s in starts for each in (s.throttle, s.debounce, s.quota) if each is not None]
+    return [f"stepwell:pace:{each.key}" for each in found]
+
+
+async def absorbing(db: asyncpg.Connection, starts: Iterable[StartRun]) -> list[str]:
+    """Runs that may absorb these starts."""
+    keys = [s.debounce.key for s in starts if s.debounce is not None]
+    rows = await db.fetch(
+        "SELECT id FROM runs WHERE paced_by = ANY($1) AND status = 'pending'", keys
+    )
+    return [row[0] for row in rows]
+
+
+async def absorb(
+    db: asyncpg.Connection, change: StartRun, done: Committed
+) -> tuple[str, bool] | None:
+    """Let a run that waits for its key to be quiet take over the input; None if there is none."""
+    debounce = change.debounce
+    assert debounce is not None
+    found = await db.fetchrow(
+        """SELECT id, created_at FROM runs WHERE paced_by = $1 AND status = 'pending'
+              AND due_at > $2 ORDER BY id DESC LIMIT 1""",
+        debounce.key,
+        change.created_at,
+    )
+    if found is None:
+        return None
+    run_id, first_at = found
+    due_at = min(change.created_at + debounce.wait, first_at + debounce.longest)
+    await db.execute(
+        "UPDATE runs SET due_at = $1, trigger = $2 WHERE id = $3",
+        max(due_at, change.created_at),
+        change.trigger,
+        run_id,
+    )
+    await db.execute(
+        "UPDATE payloads SET body = $1 WHERE run_id = $2 AND kind = 'input'",
+        change.input,
+        run_id,
+    )
+    done.due = True
+    return run_id, run_id == change.id
+
+
+async def pace(db: asyncpg.Connection, created: Sequence[StartRun]) -> set[str]:
+    """Give new runs their turns, and count them; the ids of those that have to wait."""
+    waiting: set[str] = set()
+    for change in created:
+        if change.is_paced and await _pace(db, change):
+            waiting.add(change.id)
+    return waiting
+
+
+async def _pace(db: asyncpg.Connection, change: StartRun) -> bool:
+    at = change.due_at
+    if (debounce := change.debounce) is not None:
+        at = change.created_at + debounce.wait
+        await _put_off(db, change, debounce.key, at)
+    if (throttle := change.throttle) is not None:
+        await db.execute(
+            "DELETE FROM turns WHERE key = $1 AND at <= $2",
+            throttle.key,
+            change.created_at - throttle.period,
+        )
+        last = await db.fetchval("SELECT max(at) FROM turns WHERE key = $1", throttle.key)
+        nth = await db.fetchval(
+            "SELECT at FROM turns WHERE key = $1 ORDER BY at DESC LIMIT 1 OFFSET $2",
+            throttle.key,
+            throttle.limit - 1,
+        )
+        at = turn_of(change.due_at, last, nth, throttle.period)
+        await db.execute(
+            "INSERT INTO turns (key, at, run_id) VALUES ($1, $2, $3)", throttle.key, at, change.id
+        )
+        if at > change.due_at:
+            await _put_off(db, change, throttle.key, at)
+    if (quota := change.quota) is not None:
+        used = await db.fetchval(
+            """INSERT INTO usage (key, used) VALUES ($1, 1) ON CONFLICT (key) DO UPDATE
+               SET used = usage.used + 1 WHERE usage.used < $2 RETURNING used""",
+            quota.key,
+            quota.most,
+        )
+        if used is None:
+            raise QuotaExceeded(quota.message, limit=quota.most)
+    return at > change.created_at
+
+
+async def _put_off(db: asyncpg.Connection, change: StartRun, key: str, at: int) -> None:
+    """The run begins then, and says because of what."""
+    await db.execute("UPDATE runs SET due_at = $1, paced_by = $2 WHERE id = $3", at, key, change.id)

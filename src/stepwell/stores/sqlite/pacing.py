@@ -1,0 +1,84 @@
+"""Pacing starts on SQLite: throttles, debounces and quotas."""
+
+from __future__ import annotations
+
+import apsw
+
+from stepwell.errors import QuotaExceeded
+from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.pacing import turn_of
+from stepwell.stores.sqlite.rows import one, run
+
+
+def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str, bool] | None:
+    """Let a run that waits for its key to be quiet take over the input; None if there is none."""
+    debounce = change.debounce
+    assert debounce is not None
+    found = one(
+        db,
+        """SELECT id, created_at FROM runs WHERE paced_by = ? AND status = 'pending'
+              AND due_at > ? ORDER BY id DESC LIMIT 1""",
+        debounce.key,
+        change.created_at,
+    )
+    if found is None:
+        return None
+    run_id, first_at = found
+    due_at = min(change.created_at + debounce.wait, first_at + debounce.longest)
+    run(
+        db,
+        "UPDATE runs SET due_at = ?, trigger = ? WHERE id = ?",
+        max(due_at, change.created_at),
+        change.trigger,
+        run_id,
+    )
+    run(
+        db,
+        "UPDATE payloads SET body = ? WHERE run_id = ? AND kind = 'input'",
+        change.input,
+        run_id,
+    )
+    done.due = True
+    return run_id, run_id == change.id
+
+
+def pace(db: apsw.Connection, change: StartRun) -> bool:
+    """Give a new run its turn, and count it; whether it has to wait for that."""
+    at = change.due_at
+    if (debounce := change.debounce) is not None:
+        at = change.created_at + debounce.wait
+        _put_off(db, change, debounce.key, at)
+    if (throttle := change.throttle) is not None:
+        run(
+            db,
+            "DELETE FROM turns WHERE key = ? AND at <= ?",
+            throttle.key,
+            change.created_at - throttle.period,
+        )
+        (last,) = one(db, "SELECT max(at) FROM turns WHERE key = ?", throttle.key) or (None,)
+        (nth,) = one(
+            db,
+            "SELECT at FROM turns WHERE key = ? ORDER BY at DESC LIMIT 1 OFFSET ?",
+            throttle.key,
+            throttle.limit - 1,
+        ) or (None,)
+        at = turn_of(change.due_at, last, nth, throttle.period)
+        run(db, "INSERT INTO turns (key, at, run_id) VALUES (?, ?, ?)", throttle.key, at, change.id)
+        if at > change.due_at:
+            _put_off(db, change, throttle.key, at)
+    if (quota := change.quota) is not None:
+        run(
+            db,
+            """INSERT INTO usage (key, used) VALUES (?1, 1) ON CONFLICT (key) DO UPDATE
+               SET used = used + 1 WHERE used < ?2""",
+            quota.key,
+            quota.most,
+        )
+        if db.changes() == 0:
+            raise QuotaExceeded(quota.message, limit=quota.most)
+    return at > change.created_at
+
+
+def _put_off(db: apsw.Connection, change: StartRun, key: str, at: int) -> None:
+    """The run begins then, and says because of what."""
+    run(db, "UPDATE runs SET due_at = ?, paced_by = ? WHERE id = ?", at, key, change.id)
