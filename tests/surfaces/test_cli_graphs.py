@@ -238,3 +238,39 @@ def test_a_definition_that_nobody_has_is_warned_of_before_its_node_is_reached(cl
         "warning: A node runs 'tidy-upp', which is neither in the store nor beside flow.yaml. "
         "[unknown_definition]"
     ]
+
+
+def test_nodes_in_bodies_that_were_never_entered_say_why_not(lite: Cli) -> None:
+    flow = """
+        name: flow
+        nodes:
+          - {id: never, type: loop, config: {while: "false"},
+             body: [{id: inside, type: transform, config: {value: 1}}]}
+          - {id: outer, type: loop, config: {until: "true"},
+             body: [{id: left_out, type: loop, when: "false", config: {until: "true"},
+                     body: [{id: deeper, type: transform, config: {value: 1}}]}]}
+          - {id: no_list, type: loop, for_each: {items: "@input"}, config: {until: "true"},
+             body: [{id: each, type: transform, config: {value: 1}}]}
+          - {id: after, type: transform, config: {value: 1}}
+        edges: [{source: no_list, target: after, on_failure: continue}]
+    """
+    found = document(lite, "run", written(lite, flow), "--input", "{}")
+    assert {key: step(found, key)["reason"] for key in ("inside", "deeper", "each")} == {
+        "inside": "branch_not_taken", "deeper": "branch_not_taken", "each": "upstream_failed",
+    }  # fmt: skip
+
+
+def test_nodes_that_run_definitions_show_their_output_and_attempts(lite: Cli) -> None:
+    written(lite, "name: bad\nnodes: [{id: a, type: shell, config: {command: exit 1}}]", "bad.yaml")
+    flow = """
+        name: flow
+        nodes:
+          - {id: aside, type: run, config: {definition: bad, wait: false}}
+          - {id: again, type: run, config: {definition: bad}, retry: {attempts: 2, base: 0s}}
+          - {id: id, type: transform, config: {value: "@aside.run_id"}}
+        edges: [{source: again, target: id, on_failure: continue}]
+    """
+    found = document(lite, "run", written(lite, flow))
+    assert step(found, "aside")["output"] == {"run_id": step(found, "id")["output"]}
+    again = step(found, "again")
+    assert (again["status"], again["attempts"], again["output"]) == ("failed", 2, None)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -19,6 +20,12 @@ _UNREACHED = {
     "failed": "run_failed",
     "cancelled": "run_cancelled",
     "timed_out": "run_timed_out",
+}
+# The same for nodes inside of another one that has ended without them, by how that did.
+_NOT_ENTERED = {
+    "completed": "branch_not_taken",
+    "failed": "upstream_failed",
+    "timed_out": "given_up",
 }
 
 
@@ -41,6 +48,7 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
     began: dict[str, Any] = {}
     under_way: dict[str, Step] = {}
     late: list[str] = []
+    retried: Counter[str] = Counter()
     for step in journal:
         key, node, part = _place(step.key, plan)
         if node is None:
@@ -54,13 +62,17 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
                 under_way[key] = step
             elif part == "timeout" and step.status == "completed":
                 late.append(key)
+            elif part.partition("#")[0] == "retry" and step.status == "completed":
+                retried[key] += 1
     for key, step in under_way.items():
         if key not in shown:
-            shown[key] = _step(key, step, nodes[key]) | {"output": None}
+            shown[key] = _step(key, step, nodes[key])
     for key in late:  # given up by its own timer, which is a reason of its own
         if key in shown and shown[key]["status"] == "skipped":
             error = ErrorInfo("step_timed_out", f"{key!r} took longer than its timeout.", key)
             shown[key] |= {"status": "timed_out", "reason": None, "error": error}
+    for key in retried.keys() & shown.keys():  # nodes that wait have entries for each attempt
+        shown[key]["attempts"] = 1 + retried[key]
     for key, each in shown.items():
         began.setdefault(key, each["started_at"])
         for outer in _around(key):  # has begun when the first thing inside of it did
@@ -71,12 +83,15 @@ def node_steps(run: Run, plan: Plan, journal: list[Step]) -> Iterator[dict[str, 
     yield from shown.values()
     entered = _entered([key for key in began if key not in shown], plan)
     ended = run.status in ENDED
-    skipped = {each["id"]: each["reason"] for each in shown.values() if each["reason"]}
+    reasons = {
+        nodes[key].id: each["reason"] or _NOT_ENTERED.get(each["status"])
+        for key, each in shown.items()
+    }
     listed = {nodes[key].id for key in shown}
     for node, around in plan.all_nodes():
         if node.id in listed:
             continue
-        reason = next((skipped[each] for each in around if each in skipped), None)
+        reason = next(filter(None, map(reasons.get, reversed(around))), None)
         status = "skipped" if ended else "running" if node.id in entered else "pending"
         yield {
             "id": node.id,
@@ -112,12 +127,13 @@ def _step(key: str, step: Step, node: PlanNode) -> dict[str, Any]:
     elif status == "timed_out":  # only its wait did: nobody came, and the node goes on with null
         status = "completed"
     reason = step.output if noted else ("given_up" if status == "skipped" else None)
+    output = step.output if status == "completed" else None  # a child that is not has its run's id
     return {
         "id": key,
         "status": status,
         "reason": reason,
         "attempts": 0 if noted else step.attempts,
-        "output": None if noted else step.output,
+        "output": {"run_id": output} if step.kind == "start" and output is not None else output,
         "error": error,
         "started_at": step.started_at,
         "ended_at": step.completed_at,
