@@ -21,19 +21,29 @@ import inspect
 from collections.abc import Awaitable, Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager
 from datetime import datetime
-from typing import Any, Literal, Protocol
+from typing import Annotated, Any, Literal, Protocol
 
 import pydantic
+from pydantic import BeforeValidator
 
 from stepwell.config import Config, note, said
 from stepwell.config import WrittenDuration as WrittenDuration
 from stepwell.errors import ConfigInvalid
 from stepwell.graph.problems import Problems
 from stepwell.graph.refs import Inserted as Inserted
-from stepwell.graph.refs import may_refer
+from stepwell.graph.refs import as_text, may_refer
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.records import GateRecord, OnTimeout
 from stepwell.trigger import TriggerType
+
+
+def _words(value: Any) -> Any:
+    return value if value is None or isinstance(value, str) else as_text(value)
+
+
+# A field with text: a reference keeps the type of what it refers to, which becomes what it would
+# be inside a text.
+Words = Annotated[str, BeforeValidator(_words)]
 
 
 class NodeConfig(Config):

@@ -266,3 +266,19 @@ def test_the_config_can_be_written_as_a_schema() -> None:
     assert json.dumps(shell.schema())
     assert (shell.timeout, shell.max_timeout) == (120, 600)
     assert shell.aliases == ("bash", "run_command")
+
+
+@pytest.mark.parametrize(
+    ("value", "text"), [(8080, "8080"), (1.5, "1.5"), (True, "true"), ({"a": [1]}, '{"a":[1]}')]
+)
+async def test_what_a_reference_yields_becomes_text_where_words_are_wanted(
+    value: Any, text: str
+) -> None:
+    found = await ran('echo "$GIVEN"; cat', env={"GIVEN": value}, stdin=value)
+    assert found["stdout"] == f"{text}\n{text}"
+
+
+async def test_nothing_is_no_text() -> None:
+    assert (await ran("cat", stdin=None))["stdout"] == ""
+    with pytest.raises(ConfigInvalid, match=r"env\.GIVEN: Input should be a valid string"):
+        await ran("true", env={"GIVEN": None})

@@ -10,13 +10,13 @@ from stepwell.errors import GateDenied, GateTimedOut, RunDenied
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.gates import gate_id, signal_name, subject_hash
-from stepwell.node import Call, NodeConfig, WrittenDuration, node
+from stepwell.node import Call, NodeConfig, Words, WrittenDuration, node
 
 
 class Config(NodeConfig):
     """What is asked, who may answer, and what follows from it."""
 
-    prompt: str = Field(description="The question.")
+    prompt: Words = Field(description="The question.")
     subject: Any = Field(None, description="What exactly is to be approved, beside the question.")
     timeout: WrittenDuration | None = Field(None, description="How long to wait.")
     on_timeout: Literal["approve", "deny", "fail"] = Field(

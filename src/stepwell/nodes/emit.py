@@ -6,7 +6,7 @@ from typing import Any
 
 from pydantic import AliasChoices, Field
 
-from stepwell.node import Call, NodeConfig, node
+from stepwell.node import Call, NodeConfig, Words, node
 
 
 class Config(NodeConfig):
@@ -17,7 +17,7 @@ class Config(NodeConfig):
         description="The type of the event.",
     )
     payload: Any = Field(None, description="What there is to know about it.")
-    key: str | None = Field(None, description="What it is about; with `once`, what is unique.")
+    key: Words | None = Field(None, description="What it is about; with `once`, what is unique.")
     once: bool = Field(False, description="Whether only the first of this type and key counts.")
 
 

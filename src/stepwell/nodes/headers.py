@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import base64
 import re
-from typing import Annotated, Any, Literal
+from typing import Annotated, Literal
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, Field
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field
+
+from stepwell.node import Words
 
 _NAME = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _CONTROL = re.compile(r"[\x00-\x08\x0a-\x1f\x7f]")
@@ -33,15 +35,8 @@ def _check_value(value: str) -> str:
     return stripped
 
 
-def _as_text(value: Any) -> Any:
-    """Numbers and truth values as text: a reference keeps the type of what it refers to."""
-    if isinstance(value, bool):
-        return str(value).lower()
-    return str(value) if isinstance(value, int | float) else value
-
-
 HeaderName = Annotated[str, AfterValidator(_check_name)]
-HeaderValue = Annotated[str, BeforeValidator(_as_text), AfterValidator(_check_value)]
+HeaderValue = Annotated[Words, AfterValidator(_check_value)]
 
 
 def basic(username: str, password: str) -> str:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Literal
 import msgspec
 from pydantic import AfterValidator, AliasChoices, Field, model_validator
 
-from stepwell.node import Call, NodeConfig, node
+from stepwell.node import Call, NodeConfig, Words, node
 from stepwell.nodes.addresses import Guard
 from stepwell.nodes.answers import check_status
 from stepwell.nodes.apprise_targets import push
@@ -30,12 +30,12 @@ Target = Annotated[str, AfterValidator(_check_target)]
 
 
 class Config(NodeConfig):
-    message: str = Field(
+    message: Words = Field(
         min_length=1,
         validation_alias=AliasChoices("message", "message_template"),
         description="What to say.",
     )
-    title: str = Field("", description="A line above it.")
+    title: Words = Field("", description="A line above it.")
     targets: Annotated[list[Target], Field(min_length=1)] | None = Field(
         None,
         description="Whom to tell, as Apprise URLs (mailto://, slack://, ntfy:// …); use secrets.",

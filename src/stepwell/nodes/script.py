@@ -10,7 +10,7 @@ from typing import Any, Literal
 from pydantic import Field
 
 from stepwell.errors import StepTimedOut
-from stepwell.node import Call, Host, NodeConfig, node
+from stepwell.node import Call, Host, NodeConfig, Words, node
 from stepwell.nodes.output import Ended
 from stepwell.nodes.processes import Command, execute
 from stepwell.nodes.sandbox import ENVIRONMENT, Sandbox, refused
@@ -23,7 +23,7 @@ class Config(NodeConfig):
     script: str = Field(description="The script; nothing in it is a reference.")
     interpreter: Literal["bash", "sh", "python3"] = Field("bash", description="What reads it.")
     input: Any = Field(None, description="Arrives as JSON on the script's standard input.")
-    env: dict[str, str] = Field({}, description="Environment variables.")
+    env: dict[str, Words] = Field({}, description="Environment variables.")
     network: bool = Field(False, description="Whether the script can reach the network.")
     repo: bool = Field(True, description="Whether /repo is the worker's folder, read-only.")
     check: bool = Field(True, description="Fail if the exit code is not 0.")

@@ -11,7 +11,7 @@ from typing import Any
 from pydantic import Field
 
 from stepwell.errors import ConfigInvalid
-from stepwell.node import Call, Inserted, NodeConfig, node
+from stepwell.node import Call, Inserted, NodeConfig, Words, node
 from stepwell.nodes.processes import Command, execute
 from stepwell.nodes.quoting import with_variables
 from stepwell.nodes.variables import MAX_BYTES, checked, size
@@ -21,8 +21,8 @@ class Config(NodeConfig):
     command: str = Field(description="What bash executes. Text put in by references is data.")
     check: bool = Field(True, description="Fail if the exit code is not 0.")
     cwd: str | None = Field(None, description="The folder; relative to the worker's.")
-    env: dict[str, str] = Field({}, description="Further environment variables.")
-    stdin: str | None = Field(None, description="What the command can read as its input.")
+    env: dict[str, Words] = Field({}, description="Further environment variables.")
+    stdin: Words | None = Field(None, description="What the command can read as its input.")
 
 
 @node(

@@ -8,15 +8,15 @@ from pydantic import Field
 
 from stepwell.errors import TaskFailed
 from stepwell.kernel.tasks import advance_name, read_report
-from stepwell.node import Call, NodeConfig, WrittenDuration, node
+from stepwell.node import Call, NodeConfig, Words, WrittenDuration, node
 
 
 class Config(NodeConfig):
     """What is to be done."""
 
-    title: str = Field(description="In a few words.")
-    instructions: str = Field("", description="In as many words as it takes.")
-    acceptance: str = Field("", description="How to tell that it is done.")
+    title: Words = Field(description="In a few words.")
+    instructions: Words = Field("", description="In as many words as it takes.")
+    acceptance: Words = Field("", description="How to tell that it is done.")
     assignee: str | None = Field(None, description="Who is to do it.")
     timeout: WrittenDuration | None = Field(None, description="How long to wait until it fails.")
 
