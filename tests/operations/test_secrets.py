@@ -180,3 +180,23 @@ async def test_postgres_wants_a_key_that_all_workers_share(
 def test_a_malformed_key_is_refused(key: str) -> None:
     with pytest.raises(SecretKeyInvalid):
         Keyring.read(key, "STEPWELL_SECRET_KEY")
+
+
+async def test_saving_warns_of_secrets_that_are_not_there(world: World) -> None:
+    wanted = definition(
+        node("known", "shell", command="x {{secrets.key}}"),
+        node("missing", "shell", command="x {{secrets.keys}}"),
+        node("covered", "shell", command='x {{secrets.other ? "none"}}'),
+    )
+    async with world(settings=Settings(secret_key=new_key())) as sw:
+        await sw.secrets.set("key", "some value")
+        found = await sw.definitions.publish(wanted)
+        checked = await sw.definitions.validate(wanted)
+    assert found.created
+    [warning] = found.problems
+    assert (warning.path, warning.code, warning.severity) == (
+        "nodes[1]", "unknown_secret", "warning",
+    )  # fmt: skip
+    assert "'keys'" in warning.message
+    assert warning.hint == "Did you mean 'key'?"
+    assert checked.problems == found.problems

@@ -10,6 +10,7 @@ import pytest
 from stepwell.cli.session import naming
 from stepwell.errors import RunNotFound
 from tests.operations.support import document
+from tests.surfaces.graphs import written
 from tests.surfaces.support import Cli
 
 
@@ -71,3 +72,14 @@ def test_a_run_that_is_not_found_was_looked_for_somewhere(url: str, place: str) 
         raise RunNotFound("There is no such run.")
     assert error.value.message.endswith(f"{place}.")
     assert "secret" not in error.value.message
+
+
+def test_publishing_says_which_secrets_are_still_to_be_stored(lite: Cli) -> None:
+    flow = """
+        name: flow
+        nodes: [{id: send, type: shell, config: {command: "send {{secrets.token}}"}}]
+    """
+    done = lite.process("definitions", "publish", written(lite, flow))
+    assert done.exit_code == 0
+    assert "there is no secret 'token' yet. [unknown_secret]" in done.stderr
+    assert "stepwell secrets set token" in done.stderr

@@ -150,7 +150,11 @@ def publish(
             enabled=False if disabled else None, author=getpass.getuser(),
         )  # fmt: skip
 
-    _say_published(connected(store, work), as_json)
+    result = connected(store, work)
+    said = {(each.path, each.code) for each in document.problems}
+    # What only the store knows: whether there are the secrets that it names.
+    say_problems([each for each in result.problems if (each.path, each.code) not in said])
+    _say_published(result, as_json)
 
 
 @definitions.command()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 import jsonschema_rs
@@ -30,8 +30,9 @@ class CheckedKind(NodeKind, Protocol):
 
 
 def check(
-    definition: Definition, kinds: Mapping[str, CheckedKind], problems: Problems
-) -> Plan | None:
+    definition: Definition, kinds: Mapping[str, CheckedKind], problems: Problems,
+    secrets: Collection[str] | None = None,
+) -> Plan | None:  # fmt: skip
     """Find everything that is wrong; a plan if nothing is that matters."""
     nodes = list(definition.graph.all_nodes())
     _check_ids(nodes, problems)
@@ -40,7 +41,7 @@ def check(
         _check_node(node, kinds, problems)
     _check_inputs(definition, problems)
     plan = Compiler(kinds, problems, (node.id for node in nodes)).definition(definition)
-    doubt(definition, plan, problems)
+    doubt(definition, plan, problems, secrets)
     return plan if problems.ok else None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -63,11 +63,12 @@ def _no_sibling(_: str) -> None:
 
 
 def checked(
-    document: Any, types: Types, name: str | None = None, load: Load = _no_sibling
-) -> Checked:
+    document: Any, types: Types, name: str | None = None, load: Load = _no_sibling,
+    secrets: Collection[str] | None = None,
+) -> Checked:  # fmt: skip
     """Find everything that is wrong with a document, which is to be called `name`.
 
-    `load` brings the text of files beside it.
+    `load` brings the text of files beside it, `secrets` are the names of those there are.
     """
     problems = Problems()
     plan = None
@@ -81,7 +82,7 @@ def checked(
                 "name", "other_name", f"This is a definition called {definition.name!r}.",
                 f"Write {name!r}: a definition keeps its name.",
             )  # fmt: skip
-        plan = check(definition, types.by_name, problems)
+        plan = check(definition, types.by_name, problems, secrets)
         check_triggers(definition, types.triggers, problems)
     found = [_with_line(each, imported.lines) for each in problems.found]
     found += [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
 from stepwell.graph.conditions import STRING, Condition, Expression
@@ -24,8 +24,13 @@ _EXPLICIT = re.compile(r"^[{@\s]*inputs?\b")
 _INPUT = re.compile(r"(?<![\w.])input\.([A-Za-z_]\w*)")
 
 
-def doubt(definition: Definition, plan: Plan, problems: Problems) -> None:
-    """Warn of nodes that are never executed, and of references that hardly lead anywhere."""
+def doubt(
+    definition: Definition, plan: Plan, problems: Problems, secrets: Collection[str] | None
+) -> None:
+    """Warn of nodes that are never executed, and of references that hardly lead anywhere.
+
+    `secrets` are the names of those there are, as far as that is known.
+    """
     _warn_unreachable(plan, definition.graph, problems)
     _warn_schema_of_nothing(definition.inputs or {}, problems)
     paths = {node.id: node.path for node in definition.graph.all_nodes()}
@@ -41,6 +46,8 @@ def doubt(definition: Definition, plan: Plan, problems: Problems) -> None:
                 f"{node.id!r} makes a value of a secret, which is masked in what comes out.",
                 "Refer to the secret in the node that needs it.",
             )  # fmt: skip
+        if secrets is not None:
+            _warn_unknown_secrets(node, paths, secrets, problems)
 
 
 def _warn_unreachable(plan: Plan, graph: Graph, problems: Problems) -> None:
@@ -104,6 +111,19 @@ def _warn_misspelled_steps(node: PlanNode, paths: Mapping[str, str], problems: P
                 paths[node.id], "unknown_step",
                 f"{ref.text!r} is no step, so it is taken for a field of the input.",
                 f"{hint} If it is meant so, write input.{ref.path[0]}.",
+            )  # fmt: skip
+
+
+def _warn_unknown_secrets(
+    node: PlanNode, paths: Mapping[str, str], secrets: Collection[str], problems: Problems
+) -> None:
+    for ref in refs_in(node.config):
+        if ref.root == "secrets" and ref.path[0] not in secrets and ref.default is None:
+            problems.warning(
+                paths[node.id], "unknown_secret",
+                f"{ref.text!r}: there is no secret {ref.path[0]!r} yet.",
+                problems.did_you_mean(str(ref.path[0]), secrets)
+                or f"Store it: `stepwell secrets set {ref.path[0]}`.",
             )  # fmt: skip
 
 

@@ -84,7 +84,7 @@ class Definitions(Drafts, Syncing):
         if ref != DRAFT:
             revision = await self._revising.revision(name, ref)
             return await self._revising.document(revision.hash)
-        found = self._revising.check((await self._require_draft(name)).document, name)
+        found = await self._revising.check((await self._require_draft(name)).document, name)
         if found.document is None:
             valid(found)  # says what cannot be read
         return found.document
@@ -108,7 +108,7 @@ class Definitions(Drafts, Syncing):
 
     async def validate(self, document: Any) -> Checked:
         """What a document says, and everything that is wrong with it."""
-        return self._revising.check(document)
+        return await self._revising.check(document)
 
     # -- what is no revision -------------------------------------------------------------
 

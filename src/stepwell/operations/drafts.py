@@ -123,7 +123,7 @@ class Drafts(Publishing):
                     raise await self._edited_meanwhile(head, draft, if_match, None)
             draft = await self._require_draft(name)
             await self._revising.refuse_code(name)
-            found = self._revising.check(draft.document, name)
+            found = await self._revising.check(draft.document, name)
             if draft.base_hash != head.hash and found.hash != head.hash:
                 raise await self._begun_before(head, draft)
             return await self._revising.make_current(head, found, how)

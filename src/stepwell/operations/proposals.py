@@ -79,7 +79,7 @@ class Proposals:
         wanted = decode(encode(operations, "operations", MAX_CHARACTERS))
         head = await self._revising.find(name)
         base = await self._base(head)
-        if not self._policy(base).proposals:
+        if not (await self._policy(base)).proposals:
             raise ProposalsForbidden(
                 f"{name!r} takes no proposals; its policy would have to say `proposals: true`.",
                 definition=name,
@@ -91,7 +91,7 @@ class Proposals:
         found = diff(base, document)
         if not differs(found):
             raise InvalidInput("These operations change nothing.")
-        checked = self._revising.check(document, name)
+        checked = await self._revising.check(document, name)
         now = self._workspace.clock.now()
         assert head.hash is not None
         proposal = ProposalRecord(
@@ -179,7 +179,7 @@ class Proposals:
             proposal, status="applied", applied_at=self._workspace.clock.now()
         )
         how = Publication("proposal", author or proposal.author, proposal.note, proposal=applied)
-        found = self._revising.check(document, head.name)
+        found = await self._revising.check(document, head.name)
         return await self._revising.make_current(head, found, how)
 
     # -- states --------------------------------------------------------------------------
@@ -221,14 +221,14 @@ class Proposals:
         revision = await self._revising.revision(head.name, head.hash)
         return await self._revising.document(revision.hash)
 
-    def _policy(self, document: Any) -> Policy:
-        definition = self._revising.check(document).definition
+    async def _policy(self, document: Any) -> Policy:
+        definition = (await self._revising.check(document)).definition
         return Policy() if definition is None else definition.policy
 
     async def _allows_self_review(self, proposal: ProposalRecord) -> bool:
         # By what is current: a proposal does not allow itself.
         head = await self._revising.find(proposal.definition)
-        return self._policy(await self._base(head)).self_review
+        return (await self._policy(await self._base(head))).self_review
 
 
 def _has_expired(proposal: ProposalRecord, now: int) -> bool:

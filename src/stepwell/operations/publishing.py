@@ -46,7 +46,7 @@ class Publishing:
             raise InvalidInput(f"source is {', '.join(get_args(Source))}, not {show(source)}.")
         how = Publication(source, author, note, version, enabled)
         seen = None if if_match is None else Seen(if_match)
-        return await self._publish(self._revising.check(document), how, seen)
+        return await self._publish(await self._revising.check(document), how, seen)
 
     async def _publish(self, found: Checked, how: Publication, seen: Seen | None) -> PublishResult:
         """Make a document current; Conflict if that would replace anything else than was seen."""
@@ -94,7 +94,7 @@ class Publishing:
                 raise await self._revising.superseded(name, head, if_match, document)
             await self._revising.refuse_code(name)
             # Checked again: there may be node types that are gone since.
-            found = self._revising.check(document, name)
+            found = await self._revising.check(document, name)
             return await self._revising.make_current(head, found, how)
 
         return await self._revising.persist(attempt)

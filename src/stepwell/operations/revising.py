@@ -146,8 +146,9 @@ class Revising:
 
     # -- changing ------------------------------------------------------------------------
 
-    def check(self, document: Any, name: str | None = None) -> Checked:
-        return checked(document, self._workspace.types(), name)
+    async def check(self, document: Any, name: str | None = None) -> Checked:
+        secrets = {each.name for each in await self._records.secrets(self._id)}
+        return checked(document, self._workspace.types(), name, secrets=secrets)
 
     async def refuse_code(self, name: str) -> None:
         """Raise if the name belongs to a workflow that is code."""

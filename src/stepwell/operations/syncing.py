@@ -54,7 +54,7 @@ class Syncing(Publishing):
     async def sync(self, document: Any, *, note: str = "", author: str = "") -> PublishResult:
         """Create or update the definition of a document, unless it is current already."""
         how = Publication("sync", author, note)
-        return await self._publish(self._revising.check(document), how, None)
+        return await self._publish(await self._revising.check(document), how, None)
 
     async def sync_all(
         self,
@@ -76,7 +76,7 @@ class Syncing(Publishing):
             head.name: head
             for head in await self._workspace.store.records.definitions(self._workspace.id)
         }
-        found = [self._revising.check(document) for document in documents]
+        found = [await self._revising.check(document) for document in documents]
         steps: list[SyncStep] = []
         for each in found:
             steps.append(await self._step(each, heads, {step.name for step in steps}))
