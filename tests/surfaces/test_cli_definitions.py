@@ -83,3 +83,25 @@ def test_publishing_says_which_secrets_are_still_to_be_stored(lite: Cli) -> None
     assert done.exit_code == 0
     assert "there is no secret 'token' yet. [unknown_secret]" in done.stderr
     assert "stepwell secrets set token" in done.stderr
+
+
+def test_a_proposal_shows_what_became_of_it(lite: Cli) -> None:
+    flow = """
+        name: flow
+        policy: {proposals: true}
+        nodes: [{id: a, type: transform, config: {value: 1}}]
+    """
+    lite.process("definitions", "publish", written(lite, flow))
+    wanted = '[{"op": "update_node", "id": "a", "set": {"timeout": "5s"}}]'
+    proposal = lite.ok("propose", "flow", "--operations", wanted, "--by", "ann")
+    assert proposal["created_at"] < proposal["expires_at"]
+    assert proposal["created_at"].endswith("Z")
+    review = ("--decision", "approve", "--by", "bob", "--note", "fine")
+    reviewed = lite.ok("proposals", "review", proposal["id"], *review)
+    assert reviewed["review"]["reviewed_at"].endswith("Z")
+    lite.process("definitions", "publish", written(lite, flow.replace("value: 1", "value: 2")))
+    assert lite("proposals", "apply", proposal["id"]).exit_code == 10
+    said = lite("proposals", "show", proposal["id"]).stdout
+    assert "for flow: failed" in said
+    assert "  approved by bob: fine\n" in said
+    assert "  not applied: Revision 1.1.0 of 'flow' was published" in said

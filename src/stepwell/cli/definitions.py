@@ -12,7 +12,7 @@ import msgspec
 from stepwell.cli.arguments import common
 from stepwell.cli.documents import ENDINGS, as_yaml, load, say_problems
 from stepwell.cli.exits import INPUT_ERROR, OK
-from stepwell.cli.output import emit, moment, table
+from stepwell.cli.output import emit, moment, shown, table
 from stepwell.cli.session import connected
 from stepwell.errors import InvalidInput
 from stepwell.graph.diff import describe
@@ -56,7 +56,7 @@ def list_(store: str | None, as_json: bool) -> None:
 
     found = connected(store, work)
     if as_json:
-        emit({"items": [_shown(each) for each in found]})
+        emit({"items": [shown(each) for each in found]})
         return
     rows = [
         (
@@ -88,7 +88,7 @@ def show(name: str, ref: str | None, store: str | None, as_json: bool) -> None:
 
     head, document = connected(store, work)
     if as_json:
-        emit({"definition": _shown(head), "document": document})
+        emit({"definition": shown(head), "document": document})
         return
     state = "enabled" if head.enabled else "disabled"
     click.echo(f"# {head.name} {head.version or '(never published)'}, {state}, {head.hash or ''}")
@@ -173,7 +173,7 @@ def history(name: str, store: str | None, as_json: bool) -> None:
 
     found = connected(store, work)
     if as_json:
-        emit({"items": [_shown(each) for each in found]})
+        emit({"items": [shown(each) for each in found]})
         return
     rows = [
         (
@@ -247,7 +247,7 @@ def _switch(word: str, enabled: bool) -> None:
 
         head = connected(store, work)
         if as_json:
-            emit(_shown(head))
+            emit(shown(head))
         else:
             click.echo(f"{name} is {'enabled' if head.enabled else 'disabled'}.")
 
@@ -333,11 +333,3 @@ def _say_published(result: Any, as_json: bool) -> None:
         click.echo(
             f"{revision.definition} {revision.version} ({revision.hash[:12]}) was current already."
         )
-
-
-def _shown(record: Any) -> dict[str, Any]:
-    """A record with its times as such."""
-    return {
-        key: to_datetime(value) if key.endswith("_at") else value
-        for key, value in msgspec.structs.asdict(record).items()
-    }

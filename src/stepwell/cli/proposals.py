@@ -6,10 +6,9 @@ import getpass
 from typing import TYPE_CHECKING, Any
 
 import click
-import msgspec
 
 from stepwell.cli.arguments import common, read_json
-from stepwell.cli.output import emit, moment, table
+from stepwell.cli.output import emit, moment, shown, table
 from stepwell.cli.session import connected
 from stepwell.errors import InvalidInput
 from stepwell.graph.diff import describe
@@ -91,7 +90,7 @@ def list_(name: str | None, status: str | None, store: str | None, as_json: bool
 
     found = connected(store, work)
     if as_json:
-        emit({"items": [msgspec.to_builtins(each) for each in found]})
+        emit({"items": [shown(each) for each in found]})
         return
     rows = [
         (
@@ -166,7 +165,7 @@ def apply(proposal_id: str, by: str | None, store: str | None, as_json: bool) ->
 
 def _say(proposal: Any, as_json: bool) -> None:
     if as_json:
-        emit(msgspec.to_builtins(proposal))
+        emit(shown(proposal))
         return
     click.echo(f"Proposal {proposal.id} for {proposal.definition}: {proposal.status}")
     if proposal.note:
@@ -175,3 +174,8 @@ def _say(proposal: Any, as_json: bool) -> None:
         click.echo(f"  {line}")
     for problem in proposal.problems:
         click.echo(f"  {problem['severity']}: {problem['path']}: {problem['message']}")
+    if (review := proposal.review) is not None:
+        said = f": {review.note}" if review.note else ""
+        click.echo(f"  {'approved' if review.approve else 'rejected'} by {review.reviewer}{said}")
+    if proposal.error is not None:
+        click.echo(f"  not applied: {proposal.error}")
