@@ -12,7 +12,7 @@ from stepwell.graph.problems import Problems
 from stepwell.graph.refs import Names
 from stepwell.graph.scope import Scope, StepView
 
-NAMES = Names({"user", "my-step", "gone"}, {"item", "index"}, {"inner"})
+NAMES = Names({"user", "my-step", "gone", "partly"}, {"item", "index"}, {"inner"})
 
 
 def scope() -> Scope:
@@ -23,6 +23,7 @@ def scope() -> Scope:
     found.steps["user"] = StepView("completed", {"n": 2, "ok": True, "none": None, "f": 1.5})
     found.steps["my-step"] = StepView("completed", [1, 2])
     found.steps["gone"] = StepView("skipped")
+    found.steps["partly"] = StepView("completed", [1, None], {"items": [{"index": 1}]})
     return found
 
 
@@ -52,6 +53,14 @@ def code_of(condition: Any) -> str:
         ("steps.gone.status == 'skipped'", True),
         ("steps.gone.output.a.b == null", True),
         ("steps.gone.output == null", True),
+        ("steps.gone.output != null && steps.gone.output.n > 3", False),
+        ("steps.gone.output.a != null && steps.gone.output.a.b > 3", False),
+        ("has(steps.gone.output.n) && steps.gone.output.n > 3", False),
+        ("steps.gone.output.list[index + 1].x == null", True),
+        ("steps.gone.output['odd ] key'] == null", True),
+        ("steps.gone.output.s == 'steps.gone.output.s'", False),
+        ("steps.user.error.message == null", True),
+        ("steps.partly.error.items[0].index == 1", True),
         ("has(steps.user.output.nope)", False),
         ("item.q == 1 && index == 0", True),
         ("input.s == 'steps.nobody.output'", False),
@@ -79,6 +88,8 @@ def test_a_condition_holds_or_does_not(condition: Any, expected: bool) -> None:
     [
         ("steps.user.output.nope == 1", ConditionFailed),
         ("input.n", ConditionFailed),
+        ("steps.gone.output.n > 3", ConditionFailed),
+        ("steps.user.output.none.below == null", ConditionFailed),
         ("input.s > 1", ConditionFailed),
         ("input.big.all(x, input.big.all(y, x + y >= 0))", ConditionFailed),
         ({"ref": "@user.nope"}, MissingPath),
@@ -123,6 +134,7 @@ def test_what_is_no_condition_is_refused(condition: Any, code: str) -> None:
     ("condition", "steps", "item"),
     [
         ("steps.user.output.n == 1 || steps['my-step'].output == item", {"user", "my-step"}, True),
+        ("steps['my-step'].output[steps.user.output.n] == 1", {"user", "my-step"}, False),
         ("input.s == 'steps.gone item'", set(), False),
         ({"ref": "@user.n"}, {"user"}, False),
         ({"ref": "@item.q"}, set(), True),

@@ -13,7 +13,7 @@ from cel_expr_python import cel
 from stepwell.errors import ConditionFailed
 from stepwell.graph.problems import Problems
 from stepwell.graph.refs import ITEM_ROOTS, STEP_PARTS, Names, Ref, look_up, read_ref
-from stepwell.graph.scope import Scope
+from stepwell.graph.scope import Scope, StepView
 
 # What expressions see everywhere; inside iterations also what `Names.items` adds.
 VARIABLES = ("input", "trigger", "steps", "run")
@@ -22,11 +22,16 @@ MAX_LENGTH = 4000
 
 # A text inside CEL.
 STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
+_FIELD = r"\s*\.\s*[A-Za-z_]\w*+(?!\s*\()"
 _STEPS = re.compile(
     rf"(?P<string>{STRING})"
     rf"|(?<![\w.])steps\s*(?:\.\s*(?P<name>[A-Za-z_]\w*)|\[\s*(?P<quoted>{STRING})\s*\])?"
-    r"(?P<rest>(?:\s*\.\s*[A-Za-z_]\w*+(?!\s*\())*)"
+    rf"(?P<part>{_FIELD})?"
+    rf"(?P<below>(?:{_FIELD}|\s*\[(?:{STRING}|(?!\bsteps\b)[^\[\]\"'])*\])*)"
 )
+# A null that CEL takes for anything, so that what is guarded may compare it with a number.
+_NULL = "dyn(null)"
+_HAS_NULL = re.compile(r"(?<![\w.])has\s*\(\s*dyn\(null\)\s*\)")
 _WORD = re.compile(rf"{STRING}|(?<![\w.])([A-Za-z_]\w*)")
 # Slips of those who know other languages.
 _ASSIGNED = re.compile(r"(?<![=!<>])=(?!=)")
@@ -41,8 +46,7 @@ class Expression(msgspec.Struct, frozen=True):
 
     text: str
     variables: tuple[str, ...]
-    # The paths below each step that it looks at, without `steps` and the id.
-    steps: dict[str, tuple[tuple[str, ...], ...]]
+    steps: tuple[str, ...]
 
 
 class Comparison(msgspec.Struct, frozen=True):
@@ -93,10 +97,13 @@ def holds(condition: Condition, scope: Scope) -> bool:
     data: dict[str, Any] = {
         name: scope.value(name) for name in condition.variables if scope.has(name)
     }
+    steps = {step_id: scope.step(step_id) or StepView("skipped") for step_id in condition.steps}
     data["steps"] = {
-        step_id: _shown(scope, step_id, paths) for step_id, paths in condition.steps.items()
+        step_id: {"status": step.status, "output": step.output, "error": step.error}
+        for step_id, step in steps.items()
     }
-    return evaluate(condition.text, condition.variables, data)
+    text = _without_nothing(condition.text, steps)
+    return evaluate(text, condition.variables, data, condition.text)
 
 
 def is_true(value: Any) -> bool:
@@ -200,17 +207,20 @@ def check_expression(
     return True
 
 
-def evaluate(text: str, variables: tuple[str, ...], data: Mapping[str, Any]) -> bool:
-    """Whether CEL text holds; raises ConditionFailed if nobody can tell."""
+def evaluate(
+    text: str, variables: tuple[str, ...], data: Mapping[str, Any], written: str = ""
+) -> bool:
+    """Whether CEL text holds, which was written so; ConditionFailed if nobody can tell."""
+    shown = written or text
     try:
         result = _compiled(text, variables).eval(data=data)
     except RuntimeError as error:  # more iterations than are allowed, say
-        raise ConditionFailed(f"{text!r} failed: {_said(error)}") from None
+        raise ConditionFailed(f"{shown!r} failed: {_said(error)}") from None
     if result.type() == cel.Type.ERROR:
-        raise ConditionFailed(f"{text!r} failed: {_said(result.value())}")
+        raise ConditionFailed(f"{shown!r} failed: {_said(result.value())}")
     if result.type() != cel.Type.BOOL:
         raise ConditionFailed(
-            f"{text!r} yields {result.value()!r}, which is neither true nor false."
+            f"{shown!r} yields {result.value()!r}, which is neither true nor false."
         )
     return bool(result.value())
 
@@ -223,16 +233,13 @@ def _read_expression(text: str, names: Names, path: str, problems: Problems) -> 
     return None if steps is None else Expression(text, variables, steps)
 
 
-def _steps_in(
-    text: str, names: Names, path: str, problems: Problems
-) -> dict[str, tuple[tuple[str, ...], ...]] | None:
-    found: dict[str, set[tuple[str, ...]]] = {}
+def _steps_in(text: str, names: Names, path: str, problems: Problems) -> tuple[str, ...] | None:
+    found: dict[str, None] = {}
     ok = True
     for match in _STEPS.finditer(text):
         if match["string"] is not None:
             continue
-        step = match["name"] or (match["quoted"] or "")[1:-1]
-        rest = tuple(part.strip() for part in match["rest"].split(".")[1:])
+        step, part = _looked_at(match)
         if not step:
             ok = False
             problems.error(
@@ -248,32 +255,39 @@ def _steps_in(
                 problems.did_you_mean(step, names.steps),
             )  # fmt: skip
         else:
-            found.setdefault(step, set()).add(rest)
-            if rest and rest[0] not in STEP_PARTS:
+            found[step] = None
+            if part and part not in STEP_PARTS:
                 problems.warning(
                     path, "bad_condition",
-                    f"{text!r}: a step has an output, an error and a status, but no {rest[0]!r}.",
-                    f"Write steps.{step}.output.{rest[0]}.",
+                    f"{text!r}: a step has an output, an error and a status, but no {part!r}.",
+                    f"Write steps.{step}.output.{part}.",
                 )  # fmt: skip
-    return {step: tuple(sorted(paths)) for step, paths in found.items()} if ok else None
+    return tuple(found) if ok else None
 
 
-def _shown(scope: Scope, step_id: str, paths: tuple[tuple[str, ...], ...]) -> dict[str, Any]:
-    """A step as CEL sees it; below what a skipped step left, all that is asked for is null."""
-    step = scope.step(step_id)
-    status = "skipped" if step is None else step.status
-    if step is not None and not step.is_null:
-        return {"status": status, "output": step.output, "error": None}
-    output: Any = None
-    for path in paths:
-        if path[:1] == ("output",) and len(path) > 1:
-            output = {} if output is None else output
-            level = output
-            for part in path[1:-1]:
-                level[part] = level.get(part) or {}
-                level = level[part]
-            level.setdefault(path[-1], None)
-    return {"status": status, "output": output, "error": None if step is None else step.error}
+def _looked_at(match: re.Match[str]) -> tuple[str, str]:
+    """A step that CEL text looks at, and which part of it."""
+    step = match["name"] or (match["quoted"] or "")[1:-1]
+    return step, (match["part"] or "").strip(" \t\r\n.")
+
+
+def _without_nothing(text: str, steps: Mapping[str, StepView]) -> str:
+    """The text with null for all that is asked for below what a step left empty.
+
+    Below the output of a skipped step, that is, and below the error of one that has none; to CEL,
+    a field of null is an error.
+    """
+
+    def known(match: re.Match[str]) -> str:
+        step, part = _looked_at(match)
+        if not match["below"] or part not in ("output", "error"):
+            return match[0]
+        empty = steps[step].is_null if part == "output" else steps[step].error is None
+        return _NULL if empty else match[0]
+
+    if ".error" not in text and not any(step.is_null for step in steps.values()):
+        return text
+    return _HAS_NULL.sub("false", _STEPS.sub(known, text))
 
 
 @lru_cache(maxsize=64)
