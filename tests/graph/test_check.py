@@ -199,6 +199,18 @@ def test_all_problems_are_found_at_once() -> None:
     ]  # fmt: skip
 
 
+def test_very_many_warnings_neither_refuse_a_definition_nor_hide_its_errors() -> None:
+    inputs = {"type": "object", "properties": {}}
+    nodes = [node(f"n{each}", config={"x": "@input.field"}) for each in range(250)]
+    plan, problems = checked({"name": "x", "nodes": nodes, "inputs": inputs})
+    assert plan is not None
+    assert (len(problems.found), problems.unlisted) == (200, 50)
+    plan, problems = checked({"name": "x", "nodes": [*nodes, node("last")], "edges": [
+        edge("last", "last")], "inputs": inputs})  # fmt: skip
+    assert plan is None
+    assert "self_loop" in [each.code for each in problems.found]
+
+
 def test_a_cycle_is_named() -> None:
     _, problems = checked(
         {"name": "x", "nodes": [node("a"), node("b"), node("c", config={"x": "@b"})],

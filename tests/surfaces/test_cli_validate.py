@@ -204,3 +204,11 @@ def test_a_condition_that_would_be_lost_on_the_way_is_refused(lite: Cli) -> None
     assert "'if' says when this happens" in said
     assert not (lite.folder / "log").exists()
     assert lite.process("import", path).exit_code == 10
+
+
+def test_problems_that_are_too_many_to_be_listed_are_counted(lite: Cli) -> None:
+    nodes = [{"id": f"n{each}", "type": "shel"} for each in range(1001)]
+    text = json.dumps({"name": "many", "nodes": nodes})
+    found = document(lite, "validate", "-", "--json", stdin=text, exit_code=10)["problems"]
+    assert {each["code"] for each in found[:-1]} == {"unknown_type"}
+    assert found[-1]["message"] == f"There are {1001 - len(found[:-1])} more problems."

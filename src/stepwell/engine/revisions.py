@@ -94,7 +94,7 @@ class Revisions:
 
 def _unusable(hash: str, problems: Problems) -> InvalidDefinition:
     """A document that was checked once, by a process that knew more node types, say."""
-    first = problems.found[0]
+    first = next(each for each in problems.found if each.severity == "error")
     details: Any = msgspec.to_builtins(problems.found)
     return InvalidDefinition(
         f"This worker cannot execute the document {hash[:12]}: {first.path}: {first.message}",

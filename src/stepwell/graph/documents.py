@@ -90,6 +90,9 @@ def checked(
     ]
     ok = problems.ok and all(loss.severity == "warning" for loss in imported.losses)
     found.sort(key=lambda each: each.line or 0)
+    if problems.unlisted:
+        more = f"There are {problems.unlisted:,} more problems."
+        found.append(Problem("", "more_problems", more, severity="warning"))
     return Checked(
         imported.document, definition, plan if ok else None, found, ok,
         imported.dialect, imported.losses,

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import difflib
+from collections import Counter
 from collections.abc import Iterable
 from typing import Literal
 
 import msgspec
 
 Severity = Literal["error", "warning"]
-# More problems than this are counted, not listed.
+# More errors, or warnings, than this are counted, not listed.
 MOST_LISTED = 200
 # Names that are compared for hints, over the whole document.
 MOST_COMPARED = 100_000
@@ -35,6 +36,7 @@ class Problems:
         self.found: list[Problem] = []
         # How many more there are than are listed.
         self.unlisted = 0
+        self._listed: Counter[Severity] = Counter()
         self._compared = 0
 
     def error(
@@ -46,7 +48,8 @@ class Problems:
         self._add(Problem(path, code, message, hint, "warning"))
 
     def _add(self, problem: Problem) -> None:
-        if len(self.found) < MOST_LISTED:
+        if self._listed[problem.severity] < MOST_LISTED:
+            self._listed[problem.severity] += 1
             self.found.append(problem)
         else:
             self.unlisted += 1
@@ -62,7 +65,7 @@ class Problems:
 
     @property
     def ok(self) -> bool:
-        return not self.unlisted and all(each.severity != "error" for each in self.found)
+        return not self._listed["error"]
 
 
 def below(path: str, key: str | int) -> str:
