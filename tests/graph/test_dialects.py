@@ -166,7 +166,7 @@ def test_a_recipe_is_a_chain() -> None:
         "name": "morning", "schedule": "0 7 * * *",
         "steps": [
             {"type": "run_command", "command": "check {{pr.number}}"},
-            {"type": "dispatch_task", "instruction": "Look into it"},
+            {"type": "dispatch_task", "instruction": "Look into {{pr.title}}\nthoroughly"},
             {"type": "sleep", "seconds": 20},
             {"type": "human_gate", "prompt": "Go on?", "emoji": "👍"},
         ],
@@ -174,7 +174,10 @@ def test_a_recipe_is_a_chain() -> None:
     plan, found = plan_of(recipe)
     assert found.dialect == "recipe"
     assert plan.order == ("run_command_0", "dispatch_task_1", "sleep_2", "human_gate_3")
-    assert [node.type for node in plan.nodes.values()] == ["shell", "agent", "delay", "approval"]
+    assert [node.type for node in plan.nodes.values()] == ["shell", "task", "delay", "approval"]
+    assert found.document["nodes"][1]["config"] == {
+        "title": "Look into {{pr.title}}", "instructions": "Look into {{pr.title}}\nthoroughly",
+    }  # fmt: skip
     assert found.document["triggers"] == [
         {"id": "schedule", "type": "schedule", "cron": "0 7 * * *"}
     ]

@@ -10,7 +10,7 @@ NAME = "recipe"
 # For each type of step: the type of node, and which field becomes which.
 _STEPS: dict[str, tuple[str, dict[str, str]]] = {
     "run_command": ("shell", {"command": "command"}),
-    "dispatch_task": ("agent", {"instruction": "instruction"}),
+    "dispatch_task": ("task", {"instruction": "instructions"}),
     "sleep": ("delay", {"seconds": "duration", "duration": "duration"}),
     "human_gate": ("approval", {"prompt": "prompt"}),
 }
@@ -46,5 +46,7 @@ def convert(data: dict[str, Any], losses: Losses) -> dict[str, Any]:
         named = step.get("id") or step.get("name")
         node_id = ids.make(str(named) if named else f"{step['type']}_{index}", path)
         config = {ours: step[theirs] for theirs, ours in fields.items() if theirs in step}
+        if lines := str(config.get("instructions", "")).splitlines():
+            config = {"title": lines[0], **config}
         after = level.add({"id": node_id, "type": kind, "config": config}, after)
     return {**found, **level.graph()}
