@@ -159,6 +159,16 @@ def test_a_hint_says_what_may_have_been_meant() -> None:
     assert "'user'" in problem("to @usr")[2]
 
 
+@pytest.mark.parametrize("written", ["@user.größe", "@user.ключ"])
+def test_a_path_with_letters_of_other_languages_is_no_reference_without_brackets(
+    written: str,
+) -> None:
+    code, severity, hint = problem(written)
+    assert (code, severity) == ("doubtful_reference", "warning")
+    assert '["odd key"]' in hint
+    assert '["odd key"]' in problem("{{" + written[1:] + "}}")[2]
+
+
 def test_secrets_are_for_nodes_that_act_and_have_a_name() -> None:
     acting = Names(NAMES.steps, secrets=True)
     assert read("Bearer {{secrets.token}}", acting) is not None

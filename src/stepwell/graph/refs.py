@@ -33,6 +33,9 @@ _SEGMENT = re.compile(rf"\.?({_NAME})|({_BRACKET})")
 _BRACES = re.compile(r"\{\{\{\{|\{\{(.*?)\}\}", re.DOTALL)
 _PLAIN_BRACES = re.compile(r"\{\{\{\{")
 _AT = re.compile(rf"@@|(?<![\w@])@({_PATH.pattern})")
+# A path that goes on with letters of other languages.
+_OTHER_PATH = re.compile(r"@[\w.-]*\w")
+_ODD_KEYS = 'Names of other letters than a to z stand in brackets: ["odd key"].'
 # Everything a terminal or a protocol could take for a command; line breaks and tabs stay.
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
@@ -253,14 +256,21 @@ def _read_ats(
             ref = _read_path(match[1], match[0], None, names, path, problems)
             parts.append(match[0] if ref is None else ref)
         else:
-            parts.append(_read_in_text(match, names, path, problems))
+            parts.append(_read_in_text(match, whole, names, path, problems))
     parts.append(text[end:])
 
 
-def _read_in_text(match: re.Match[str], names: Names, path: str, problems: Problems) -> str | Ref:
+def _read_in_text(
+    match: re.Match[str], whole: str, names: Names, path: str, problems: Problems
+) -> str | Ref:
     """`@word` inside text means a reference only if the word is known."""
     first = _segments(match[1])[0]
     if names.know(first):
+        if _OTHER_PATH.fullmatch(whole):
+            problems.warning(
+                path, "doubtful_reference",
+                f"{whole!r} is taken for {match[0]!r} with text behind it.", _ODD_KEYS,
+            )  # fmt: skip
         return _read_path(match[1], match[0], None, names, path, problems) or match[0]
     if hint := problems.did_you_mean(str(first), names.all()):
         problems.warning(
@@ -290,7 +300,10 @@ def _read_braces(inside: str, names: Names, path: str, problems: Problems) -> Re
     if not match or rest:
         problems.error(
             path, "bad_reference", f"{written!r} is not a reference.",
-            "Write {{ step.<id>.output.<field> }}, and '{{{{' for two braces that mean nothing.",
+            _ODD_KEYS
+            if _OTHER_PATH.fullmatch(f"@{stripped}")
+            else "Write {{ step.<id>.output.<field> }}, and '{{{{' for two braces that mean "
+            "nothing.",
         )  # fmt: skip
         return None
     return _read_path(match[0], written, default, names, path, problems, braces=True)
