@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import RunFailed, workflow
+from stepwell import NonRetryable, RunFailed, workflow
 from stepwell.testing.crash import vanish
 from tests.conftest import World
 from tests.engine.support import Gate, double, echo, eventually, flowing, until
@@ -340,3 +340,39 @@ async def test_what_came_one_after_the_other_does_so_on_replay(world: World) -> 
             await run.result()
     assert len(seen) >= 2
     assert all(groups == [["fast"], ["slow"]] for groups in seen)
+
+
+@pytest.mark.parametrize("plain", [False, True])
+async def test_a_retry_does_not_wait_for_what_the_run_did_because_of_its_failure(
+    world: World, plain: bool
+) -> None:
+    mended = False
+
+    def charge() -> str:
+        if not mended:
+            raise NonRetryable("declined")
+        return "charged"
+
+    @workflow
+    async def saga(ctx: Any, input: Any) -> Any:
+        try:
+            await ctx.step("charge", charge)
+        except NonRetryable:
+            await ctx.step("release", echo, None)
+            raise
+        return await ctx.patched("ship faster")
+
+    @workflow
+    def plain_saga(ctx: Any, input: Any) -> Any:
+        try:
+            ctx.step("charge", charge)
+        except NonRetryable:
+            ctx.step("release", echo, None)
+            raise
+        return ctx.patched("ship faster")
+
+    async with world([saga, plain_saga]) as sw, sw.worker():
+        run = await sw.start("plain_saga" if plain else "saga")
+        await until(sw, run.id, "failed")
+        mended = True
+        assert await (await sw.retry(run.id)).result() is True

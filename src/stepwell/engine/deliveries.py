@@ -68,8 +68,6 @@ class Deliveries:
         self.settle_turns = SETTLE_TURNS
         # Whether the program is in threads: those take their time, whatever the loop does.
         self.threaded = False
-        # A commit whose results no thread has asked for, though it was given time to.
-        self._missed: int | None = None
         # Other tasks of the program that have begun operations, until it was at rest without them.
         self._branches: set[asyncio.Task[Any]] = set()
         # What was ready to be called when the program's own task last went on: how many, and what
@@ -139,7 +137,7 @@ class Deliveries:
         first = bool(self._order) and self._order[0] == group
         self._recorded[group] -= 1
         alone = first and self._recorded[group] == 0 and self.outstanding == 0 and self.idle
-        if self._recorded[group] == 0:
+        if self._recorded[group] == 0 and group in self._order:
             self._order.remove(group)
         return None if self._sequential and alone else self.again(position)
 
@@ -251,21 +249,18 @@ class Deliveries:
             return
         first = self._queue[0][0] >> GROUP_BITS if self._queue else 0
         overtakes = bool(self._order) and self._order[0] < first
-        if overtakes and self._order[0] == self._missed:
-            more = 0  # it has been waited for already, in vain
         if self._asked or (overtakes and more > 0):
             self._asked = False
             self._pause(more - 1)
-            return
-        if overtakes:
-            self._missed = self._order[0]
-        if self._deliver():
+        elif self._deliver():
             self._go_on()
 
     def _deliver(self) -> bool:
         """Hand over the results of the first commit; False if there is none.
 
-        The program is at rest now: no branch that has ended has anything left to do.
+        The program is at rest now: no branch that has ended has anything left to do. What was
+        recorded before and is not asked for by now need not be waited for: a retry may never come
+        to what the run did because of its failure.
         """
         self._branches = {task for task in self._branches if not task.done()}
         self._timed = False
@@ -273,6 +268,8 @@ class Deliveries:
             self._turning = False
             return False
         group = self._queue[0][0] >> GROUP_BITS
+        while self._order and self._order[0] < group:
+            self._order.popleft()
         while self._queue and self._queue[0][0] >> GROUP_BITS == group:
             turn = heapq.heappop(self._queue)[2]
             if not turn.done():
