@@ -121,7 +121,8 @@ def graph(nodes: list[Any], edges: Any = (), **fields: Any) -> Any:
 
     @workflow(name="graph")
     async def body(ctx: Any, input: Any) -> Any:
-        interpreter = Interpreter(ctx, KINDS, HOST, max_steps=definition.policy.max_steps)
+        budget = (definition.policy.max_steps, "its policy")
+        interpreter = Interpreter(ctx, KINDS, HOST, budget=budget)
         return await interpreter.run(plan, Scope({"input": input, "trigger": {}, "run": {}}))
 
     return body

@@ -47,6 +47,8 @@ class RunFacts(msgspec.Struct):
     waits: list[WaitFact]
     workers: list[WorkerInfo]
     error: ErrorInfo | None
+    # The throttle or debounce that has put it off.
+    paced_by: str | None = None
 
 
 def explain(facts: RunFacts) -> Explanation:
@@ -93,10 +95,22 @@ def explain(facts: RunFacts) -> Explanation:
         )
     if facts.waits:
         return _waiting(facts)
+    if facts.due_at is not None and facts.paced_by is not None:
+        return _paced(facts, facts.due_at, facts.paced_by)
     if facts.due_at is not None:
         at = to_datetime(facts.due_at)
         return Explanation("delay", f"Starts at {shown(facts.due_at)}.", {"due_at": at})
     return Explanation("none", "Nothing is known to wait for.", {})
+
+
+def _paced(facts: RunFacts, due_at: int, paced_by: str) -> Explanation:
+    """Put off at its start, by what the key begins with."""
+    code = paced_by.partition(":")[0]
+    sentence = {
+        "throttle": f"Throttled: as many as may have begun; its turn is at {shown(due_at)}.",
+        "debounce": f"Debounced: begins at {shown(due_at)}, or later if more comes until then.",
+    }[code]
+    return Explanation(code, sentence, {"due_at": to_datetime(due_at), "key": paced_by})
 
 
 def _ended(facts: RunFacts) -> Explanation:

@@ -42,3 +42,10 @@ def turn_of(due_at: int, last: int | None, nth: int | None, period: int) -> int:
     """
     at = due_at if last is None else max(due_at, last)
     return at if nth is None else max(at, nth + period)
+
+
+def put_off(debounce: Debounce, now: int, first_at: int, due_at: int | None) -> int | None:
+    """When a debounced run is due once more has come; one that only waits for room stays so."""
+    if due_at is None or due_at <= now:
+        return due_at
+    return max(min(now + debounce.wait, first_at + debounce.longest), now)

@@ -12,7 +12,7 @@ import asyncpg
 
 from stepwell.errors import QuotaExceeded
 from stepwell.kernel.changes import Committed, StartRun
-from stepwell.kernel.pacing import turn_of
+from stepwell.kernel.pacing import put_off, turn_of
 
 
 def names_of(starts: Iterable[StartRun]) -> list[str]:
@@ -37,18 +37,16 @@ async def absorb(
     debounce = change.debounce
     assert debounce is not None
     found = await db.fetchrow(
-        """SELECT id, created_at FROM runs WHERE paced_by = $1 AND status = 'pending'
-              AND due_at > $2 ORDER BY id DESC LIMIT 1""",
+        """SELECT id, created_at, due_at FROM runs WHERE paced_by = $1 AND status = 'pending'
+           ORDER BY id DESC LIMIT 1""",
         debounce.key,
-        change.created_at,
     )
     if found is None:
         return None
-    run_id, first_at = found
-    due_at = min(change.created_at + debounce.wait, first_at + debounce.longest)
+    run_id, first_at, due_at = found
     await db.execute(
         "UPDATE runs SET due_at = $1, trigger = $2 WHERE id = $3",
-        max(due_at, change.created_at),
+        put_off(debounce, change.created_at, first_at, due_at),
         change.trigger,
         run_id,
     )

@@ -204,7 +204,8 @@ async def facts(
                              AND admitted AND capacity IS NOT NULL ORDER BY slot LIMIT 20) s),
                       (SELECT count(*) FROM runs q WHERE q.blocked_on = r.blocked_on
                           AND (q.priority > r.priority OR q.priority = r.priority AND q.id < r.id)),
-                      (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error'), {TAKEN}
+                      (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error'), {TAKEN},
+                      r.paced_by
                FROM runs r CROSS JOIN LATERAL (SELECT r.blocked_on AS key) k
                LEFT JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
                WHERE r.id = $1 AND r.workspace_id = $2""",
@@ -241,4 +242,5 @@ async def facts(
         waits=[wait_fact(tuple(w)) for w in waits],
         workers=found,
         error=read_error(row[11]),
+        paced_by=row[13],
     )

@@ -6,7 +6,7 @@ import apsw
 
 from stepwell.errors import QuotaExceeded
 from stepwell.kernel.changes import Committed, StartRun
-from stepwell.kernel.pacing import turn_of
+from stepwell.kernel.pacing import put_off, turn_of
 from stepwell.stores.sqlite.rows import one, run
 
 
@@ -16,19 +16,17 @@ def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str,
     assert debounce is not None
     found = one(
         db,
-        """SELECT id, created_at FROM runs WHERE paced_by = ? AND status = 'pending'
-              AND due_at > ? ORDER BY id DESC LIMIT 1""",
+        """SELECT id, created_at, due_at FROM runs WHERE paced_by = ? AND status = 'pending'
+           ORDER BY id DESC LIMIT 1""",
         debounce.key,
-        change.created_at,
     )
     if found is None:
         return None
-    run_id, first_at = found
-    due_at = min(change.created_at + debounce.wait, first_at + debounce.longest)
+    run_id, first_at, due_at = found
     run(
         db,
         "UPDATE runs SET due_at = ?, trigger = ? WHERE id = ?",
-        max(due_at, change.created_at),
+        put_off(debounce, change.created_at, first_at, due_at),
         change.trigger,
         run_id,
     )

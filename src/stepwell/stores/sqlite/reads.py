@@ -180,7 +180,7 @@ def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunF
         row = one(
             db,
             """SELECT id, definition, version, program, status, due_at, owner, blocked_on, priority,
-                      (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')
+                      (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error'), paced_by
                FROM runs r WHERE id = ? AND workspace_id = ?""",
             run_id,
             workspace_id,
@@ -236,4 +236,5 @@ def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunF
         waits=[wait_fact(w) for w in waits],
         workers=found,
         error=read_error(row[9]),
+        paced_by=row[10],
     )

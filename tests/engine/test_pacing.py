@@ -1,0 +1,270 @@
+"""Throttles, debounces, limits of users and workspaces, and plans: exact, whoever starts."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from stepwell import Stepwell, workflow
+from stepwell.catalog import store_for
+from stepwell.errors import InvalidInput, QuotaExceeded, RateLimited, RunFailed, StepwellError
+from stepwell.kernel.clock import SECOND, to_micros
+from stepwell.kernel.plans import PLANS, Plan, read_plan
+from stepwell.settings import Settings
+from stepwell.testing.clock import FakeClock
+from tests.conftest import World
+from tests.engine.support import flowing, until, until_code
+
+
+@workflow
+async def quick(ctx: Any, input: Any) -> Any:
+    return input
+
+
+@workflow
+async def waits(ctx: Any, input: Any) -> Any:
+    return await ctx.wait_for_event("go")
+
+
+def graph(name: str = "paced", **fields: Any) -> dict[str, Any]:
+    node = {"id": "a", "type": "transform", "config": {"value": "@input"}}
+    return {"name": name, "nodes": [node], **fields}
+
+
+async def begun(sw: Stepwell, clock: FakeClock, runs: list[Any]) -> list[int]:
+    """Seconds after now at which these runs have begun."""
+    now = clock.now()
+    async with sw.worker(lease="1h"), flowing(clock, "0.1s"):
+        for run in runs:
+            await run.result()
+    found = [(await sw.get_run(run.id)).started_at for run in runs]
+    return [round((to_micros(at) - now) / SECOND) for at in found if at is not None]
+
+
+async def test_a_throttle_lets_so_many_begin_in_any_such_time(
+    world: World, clock: FakeClock
+) -> None:
+    async with world([quick]) as sw:
+        throttle = {"limit": 2, "per": "10s"}
+        runs = [await sw.start("quick", n, throttle=throttle) for n in range(5)]
+        assert (await sw.explain(runs[0].id)).code == "no_worker"
+        explained = await sw.explain(runs[2].id)
+        assert explained.code == "throttle"
+        assert explained.details["due_at"] is not None
+        assert await begun(sw, clock, runs) == [0, 0, 10, 10, 20]
+
+
+async def test_throttles_have_keys_and_stand_in_a_policy(world: World, clock: FakeClock) -> None:
+    policy = {"throttle": {"limit": 1, "per": "10s", "key": "{{input.who}}"}}
+    async with world([]) as sw:
+        await sw.definitions.publish(graph(policy=policy))
+        runs = [await sw.start("paced", {"who": who}) for who in ("a", "a", "b", "a")]
+        assert await begun(sw, clock, runs) == [0, 10, 0, 20]
+
+
+async def test_a_debounced_run_has_the_last_input_and_begins_when_it_is_quiet(
+    world: World, clock: FakeClock
+) -> None:
+    debounce = {"wait": "5s", "max": "12s"}
+    async with world([quick]) as sw:
+        first = await sw.start("quick", 0, debounce=debounce)
+        assert first.created
+        assert (await sw.explain(first.id)).code == "debounce"
+        for n in range(1, 5):
+            clock.advance("4s")
+            again = await sw.start("quick", n, debounce=debounce)
+            assert (again.id, again.created) == (first.id, False)
+        # It is due 12 seconds after it came, however often more came; nobody has begun it yet.
+        async with sw.worker(lease="1h"):
+            assert await first.result() == 4
+            other = await sw.start("quick", 5, debounce=debounce)
+            assert other.created
+            async with flowing(clock, "0.1s"):
+                assert await other.result() == 5
+
+
+async def test_a_debounced_run_that_has_begun_takes_nothing_more(
+    world: World, clock: FakeClock
+) -> None:
+    async with world([waits]) as sw, sw.worker(lease="1h"):
+        first = await sw.start("waits", 1, debounce={"wait": "1s"})
+        clock.advance("2s")
+        await until(sw, first.id, "waiting")
+        other = await sw.start("waits", 2, debounce={"wait": "1s"})
+        assert other.id != first.id
+        assert (await sw.get_run(first.id)).input == 1
+
+
+async def test_many_who_start_at_once_make_one_debounced_run(
+    store_url: str, clock: FakeClock
+) -> None:
+    def process() -> Stepwell:
+        return Stepwell(workflows=[quick], store=store_for(store_url, clock))
+
+    async with process() as one, process() as two, process() as three:
+        handles = await asyncio.gather(
+            *(
+                sw.start("quick", n, debounce={"wait": "5s", "key": str(n % 3)})
+                for n in range(30)
+                for sw in (one, two, three)
+            )
+        )
+        assert len({handle.id for handle in handles}) == 3
+        assert sum(handle.created for handle in handles) == 3
+
+
+async def test_a_policy_limits_runs_for_each_value_of_its_key(
+    world: World, clock: FakeClock
+) -> None:
+    wait = {"id": "a", "type": "wait_event", "config": {"event": "go"}}
+    document = {
+        "name": "keyed", "nodes": [wait],
+        "policy": {"concurrency": {"key": "@input.who", "limit": 1}, "priority": 5, "ttl": "1h"},
+    }  # fmt: skip
+    async with world([]) as sw, sw.worker(lease="1h"):
+        await sw.definitions.publish(document)
+        a, b, other = [await sw.start("keyed", {"who": who}) for who in ("a", "a", "b")]
+        for run in (a, other):
+            await until(sw, run.id, "waiting")
+        assert (await sw.explain(b.id)).code == "slot"
+        found = await sw.get_run(b.id)
+        assert (found.priority, found.concurrency_key) == (5, "keyed:a")
+
+
+@pytest.mark.parametrize(
+    ("settings", "limit"),
+    [({"max_runs_per_user": 2}, "user"), ({"max_runs": 2}, "workspace")],
+)
+async def test_runs_of_a_user_and_of_all_are_limited(
+    store_url: str, clock: FakeClock, settings: Any, limit: str
+) -> None:
+    def process() -> Stepwell:
+        return Stepwell(
+            workflows=[waits], store=store_for(store_url, clock), settings=Settings(**settings)
+        )
+
+    async with process() as sw, sw.worker(lease="1h"):
+        runs = [await sw.start("waits", user="ann") for _ in range(4)]
+        for run in runs[:2]:
+            await until(sw, run.id, "waiting")
+        await until_code(sw, runs[2].id, "slot")
+        explained = await sw.explain(runs[2].id)
+        assert explained.details["limit"].startswith(f"{limit}:")
+        other = await sw.start("waits", user="bob")
+        if limit == "user":
+            await until(sw, other.id, "waiting")
+        await sw.cancel(runs[0].id)
+        await until(sw, runs[2].id, "waiting")
+
+
+# -- plans -----------------------------------------------------------------------------------
+
+
+def with_plan(store_url: str, clock: FakeClock, plan: Plan) -> Stepwell:
+    return Stepwell(
+        workflows=[quick], store=store_for(store_url, clock), settings=Settings(plan=plan)
+    )
+
+
+def test_the_plans_are_those_of_the_table() -> None:
+    assert {name: plan.runs_per_month for name, plan in PLANS.items()} == {
+        "free": 50, "pro": 1000, "enterprise": 10_000, "unlimited": None,
+    }  # fmt: skip
+    custom = read_plan('{"name": "ours", "runs_per_month": 7}', "STEPWELL_PLAN")
+    assert (custom.name, custom.runs_per_month, custom.definitions) == ("ours", 7, None)
+    for wrong in ("gold", '{"runs": 1}', '{"runs_per_month": "x"}', '{"definitions": -1}', "{"):
+        with pytest.raises(InvalidInput, match="STEPWELL_PLAN"):
+            read_plan(wrong, "STEPWELL_PLAN")
+
+
+async def test_runs_of_a_month_are_counted_exactly_by_all_who_start(
+    store_url: str, clock: FakeClock
+) -> None:
+    plan = Plan("small", runs_per_month=20)
+    async with with_plan(store_url, clock, plan) as one, with_plan(store_url, clock, plan) as two:
+        found = await asyncio.gather(
+            *(sw.start("quick", n) for n in range(20) for sw in (one, two)), return_exceptions=True
+        )
+        counted = Counter(type(each).__name__ for each in found)
+        assert counted == {"RunHandle": 20, "QuotaExceeded": 20}
+        error = next(each for each in found if isinstance(each, QuotaExceeded))
+        assert "'small' allows 20 runs" in error.message
+        clock.advance("31d")
+        assert (await one.start("quick", 1)).created, "another month has begun"
+
+
+async def test_an_idempotent_start_uses_nothing_up(store_url: str, clock: FakeClock) -> None:
+    async with with_plan(store_url, clock, Plan("tiny", runs_per_month=1)) as sw:
+        first = await sw.start("quick", 1, idempotency_key="k")
+        again = await sw.start("quick", 1, idempotency_key="k")
+        assert (again.id, again.created) == (first.id, False)
+        with pytest.raises(QuotaExceeded):
+            await sw.start("quick", 2)
+
+
+async def test_a_plan_bounds_definitions_schedules_steps_webhooks_and_concurrency(
+    store_url: str, clock: FakeClock
+) -> None:
+    plan = Plan(
+        "bounded", definitions=1, steps_per_run=3, schedule_seconds=3600, webhooks_per_minute=2,
+        concurrent_runs=1,
+    )  # fmt: skip
+    async with with_plan(store_url, clock, plan) as sw, sw.worker(lease="1h"):
+        minutely = {"id": "t", "type": "schedule", "cron": "*/5 * * * *"}
+        with pytest.raises(QuotaExceeded, match=r"every 300 s; the plan 'bounded' allows .* 3,600"):
+            await sw.definitions.publish(graph(triggers=[minutely]))
+        loop = {
+            "id": "l", "type": "loop", "config": {"until": "false", "max_iterations": 50},
+            "body": [{"id": "b", "type": "transform", "config": {"value": 1}}],
+        }  # fmt: skip
+        hook = {"id": "hook", "type": "webhook", "path": "hook", "dedupe": False}
+        await sw.definitions.publish({"name": "only", "nodes": [loop], "triggers": [hook]})
+        with pytest.raises(QuotaExceeded, match="'bounded' allows 1 definitions"):
+            await sw.definitions.publish(graph("another"))
+        with pytest.raises(QuotaExceeded):
+            await sw.definitions.create("another")
+        run = await sw.start("only")
+        with pytest.raises(RunFailed, match="as many as the plan 'bounded' allows"):
+            await run.result()
+        await sw.receive("hook")
+        await sw.receive("hook")
+        with pytest.raises(RateLimited, match="The plan 'bounded' allows 2 requests"):
+            await sw.receive("hook")
+
+
+async def test_what_a_plan_refuses_to_a_trigger_is_listed_and_no_failure(
+    store_url: str, clock: FakeClock
+) -> None:
+    async with with_plan(store_url, clock, Plan("tiny", runs_per_month=1)) as sw:
+        await sw.triggers.create("quick", "schedule", {"every": "10s"}, name="t")
+        await sw.triggers.create("quick", "event", {"event": "news"}, name="e")
+        async with sw.housekeeping(), flowing(clock, "0.5s"):
+            while len(refusals := await sw.triggers.refusals("quick/t")) < 4:
+                await asyncio.sleep(0.001)
+        assert {each.code for each in refusals} == {"quota_exceeded"}
+        assert (await sw.triggers.get("quick/t")).paused is None
+        await sw.emit("news", 1)
+        async with sw.housekeeping():
+            while not (refusals := await sw.triggers.refusals("quick/e")):
+                await asyncio.sleep(0.001)
+        assert refusals[0].code == "quota_exceeded"
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"throttle": 5}, {"throttle": {"limit": 0, "per": "1s"}}, {"throttle": {"limit": 1}},
+        {"throttle": {"limit": 1, "per": "soon"}}, {"debounce": {"wait": 0}},
+        {"debounce": {"wait": "5s", "max": "1s"}}, {"debounce": {"wait": "5s", "kye": "x"}},
+        {"debounce": {"wait": "5s", "key": 5}}, {"user": ""},
+    ],
+    ids=str,
+)  # fmt: skip
+async def test_what_makes_no_sense_is_refused(store_url: str, options: Any) -> None:
+    async with Stepwell(store_url, [quick]) as sw:
+        with pytest.raises(StepwellError):
+            await sw.start("quick", 1, **options)
+        assert (await sw.list_runs()).items == []
