@@ -181,6 +181,10 @@ class Store(Protocol):
         """Delete up to so many events of workspaces from before then; how many there were."""
         ...
 
+    async def sweep(self) -> Committed:
+        """Do what claims do now and then: free what dead workers held, end what is late."""
+        ...
+
     async def take_duty(self, name: str, worker_id: str, seconds: float) -> bool:
         """Whether this worker has the duty for so long; one worker at a time does."""
         ...

@@ -11,6 +11,7 @@ from stepwell.engine.housekeeping import Housekeeping, Service
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.pruner import Pruner
 from stepwell.engine.receiver import Received, Receiver
+from stepwell.engine.reconciler import Reconciler
 from stepwell.engine.ticker import Ticker
 from stepwell.engine.vault import Vault
 from stepwell.trigger import Request
@@ -44,7 +45,10 @@ class Firing(Operations):
         if keeper is None:
             firing = (self.store, self._workspace, self._firer, self._changed)
             pruner = Pruner(self.store, self._ids.new())
-            services: list[Service] = [Ticker(*firing), Outbox(*firing), pruner]
+            reconciler = Reconciler(
+                self.store, self._changed, lambda: bool(self._dispatcher.workers)
+            )
+            services: list[Service] = [Ticker(*firing), Outbox(*firing), reconciler, pruner]
             keeper = Housekeeping(self.store.clock, services)
             self._dispatcher.housekeeping = keeper
             keeper.start()

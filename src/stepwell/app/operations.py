@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 from stepwell.app.keys import keyring_for
 from stepwell.catalog import node_types, trigger_types
@@ -13,6 +14,7 @@ from stepwell.engine.tally import Tally
 from stepwell.engine.writer import Writer
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.ids import Ids
+from stepwell.kernel.records import TriggerRecord
 from stepwell.kernel.sealing import Keyring
 from stepwell.operation import Workspace
 from stepwell.operations.definitions import Definitions
@@ -72,7 +74,7 @@ class Operations:
         self._writer.check_open()
         return Workspace(
             self.store, self._workspace, self._ids, self.store.clock, node_types, self._changed,
-            self._firer.fire, self._tally.drained, self._settings.plan,
+            self._fire, self._tally.drained, self._settings.plan,
         )  # fmt: skip
 
     @cached_property
@@ -84,6 +86,15 @@ class Operations:
     @cached_property
     def _tally(self) -> Tally:
         return Tally(self.store, self._workspace)
+
+    async def _fire(
+        self, trigger: TriggerRecord, payload: Any, key: str | None
+    ) -> tuple[str, bool]:
+        """Start the run of a trigger that somebody fires by hand."""
+        run_id, created = await self._firer.fire(trigger, payload, key)
+        if created:
+            self._tally.fired(trigger, run_id)
+        return run_id, created
 
     def _changed(self, committed: Committed) -> None:
         """An operation has written what workers, here or elsewhere, may want to hear of."""

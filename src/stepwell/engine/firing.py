@@ -10,7 +10,6 @@ import msgspec
 from stepwell.engine.starting import Starter
 from stepwell.errors import (
     DefinitionDisabled,
-    Overtaken,
     QuotaExceeded,
     RateLimited,
     StepwellError,
@@ -21,7 +20,7 @@ from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.mapping import mapped
 from stepwell.kernel.names import bounded
-from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
+from stepwell.kernel.records import RefusalRecord, TriggerRecord
 from stepwell.store import Store
 from stepwell.trigger import TriggerType
 
@@ -42,7 +41,6 @@ class Firer:
         changed: Callable[[Committed], None],
     ) -> None:  # fmt: skip
         self._triggers = store.triggers
-        self._clock = store.clock
         self._workspace_id = workspace_id
         self._starter = starter
         self._ids = ids
@@ -75,11 +73,7 @@ class Firer:
         """Start a run because somebody says so; its id, and whether it is new."""
         own = None if key is None else f"hand:{key}"
         start = await self.prepare(trigger, payload, own, by_hand=True)
-        firing = Firing(fired(trigger, start.id, self._clock.now()), trigger)
-        try:
-            done = await self._triggers.fire(self._workspace_id, [firing], [start])
-        except Overtaken:  # it fires by itself just now: what it says of that is newer
-            done = await self._triggers.fire(self._workspace_id, [], [start])
+        done = await self._triggers.fire(self._workspace_id, [], [start])
         self._changed(done)
         run_id, created = done.outcomes[0]
         return run_id, created

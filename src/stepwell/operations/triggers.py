@@ -23,6 +23,7 @@ from stepwell.errors import (
 )
 from stepwell.graph.definition import ID
 from stepwell.kernel.clock import moment
+from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.names import check_count, show
 from stepwell.kernel.records import RefusalRecord, TriggerRecord
 from stepwell.kernel.zones import local, zone_named
@@ -126,7 +127,8 @@ class Triggers:
         now = self._workspace.clock.now()
         record = TriggerRecord(
             id=self._workspace.ids.new(), definition=definition, name=named, type=type,
-            origin="hand", serial=1, enabled=enabled, config=dict(config or {}), timezone=zone,
+            origin="hand", serial=1, enabled=enabled, timezone=zone,
+            config=_check_config({} if config is None else config),
             created_at=now, updated_at=now, since=now,
         )  # fmt: skip
         record = armed(record, self._workspace)
@@ -148,7 +150,7 @@ class Triggers:
                     f"The trigger {record.name!r} stands in the document of "
                     f"{record.definition!r}: change it there, and publish that."
                 )
-            return msgspec.structs.replace(record, config=dict(config))
+            return msgspec.structs.replace(record, config=_check_config(config))
 
         return await self._change(trigger, change)
 
@@ -219,6 +221,14 @@ class Triggers:
         text = await self._workspace.store.records.document(self._workspace.id, row.revision)
         zone = {} if text is None else msgspec.json.decode(text)
         return str(zone.get("timezone") or "UTC")
+
+
+def _check_config(config: Any) -> dict[str, Any]:
+    """A config as it comes back from JSON."""
+    if not isinstance(config, Mapping):
+        raise InvalidInput(f"The config of a trigger is a mapping, not {show(config)}.")
+    found: dict[str, Any] = decode(encode(dict(config), "The config"))
+    return found
 
 
 def _check_name(name: Any) -> str:

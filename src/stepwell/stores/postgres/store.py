@@ -234,6 +234,12 @@ class PostgresStore:
     async def prune_events(self, before: int, limit: int) -> int:
         return await self._pool.run(lambda db: pruning.prune_events(db, before, limit))
 
+    async def sweep(self) -> Committed:
+        now, done = self.clock.now(), Committed([])
+        async with self._turn:
+            await self._writer.run(lambda db: sweep(db, now, done))
+        return done
+
     async def take_duty(self, name: str, worker_id: str, seconds: float) -> bool:
         now = self.clock.now()
         taken = await self._pool.run(

@@ -26,6 +26,7 @@ from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.registering import register
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run, writing
 from stepwell.stores.sqlite.statements import SqliteStatements
+from stepwell.stores.sqlite.sweep import sweep
 from stepwell.stores.triggers import SqlTriggers
 
 # How often another process's commits are looked for: a look costs a few microseconds.
@@ -298,6 +299,17 @@ class SqliteStore:
 
     async def prune_events(self, before: int, limit: int) -> int:
         return await self._write.run(lambda db: pruning.prune_events(db, before, limit))
+
+    async def sweep(self) -> Committed:
+        now = self.clock.now()
+
+        def work(db: apsw.Connection) -> Committed:
+            done = Committed([])
+            with writing(db):
+                sweep(db, now, done)
+            return done
+
+        return await self._write.run(work)
 
     async def take_duty(self, name: str, worker_id: str, seconds: float) -> bool:
         now = self.clock.now()
