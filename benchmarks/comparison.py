@@ -21,7 +21,7 @@ from benchmarks.contender import CONTENDERS, ROOT, Contender, Ring
 from benchmarks.report import render
 
 CONCURRENCIES = (4, 10, 30, 100)
-WORKLOADS = ("w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9", "claim")
+WORKLOADS = ("w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9", "w10", "w11", "claim")
 REPETITIONS = 3
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
@@ -32,13 +32,16 @@ QUICK_SIZES = {
     "sleepers": 500,
     "wakes": 100,
     "waiters": 200,
+    "matches": 5_000,
+    "events": 200,
+    "schedules": 200,
     "idle_seconds": 3,
 }
 # What no target compares with, peers do in the first repetition only: they take the longest.
 ONCE = ("w7", "w8")
 LATER_CHAINS = {"chains": [1_000]}
 # What only Stepwell has.
-OURS = ("w9",)
+OURS = ("w9", "w10", "w11")
 # What takes Stepwell a moment and others many seconds.
 SHORT = ("w1", "w2", "w4", "w5", "w6")
 

@@ -23,6 +23,9 @@ class Sizes:
     wakes: int = 1_000
     waiters: int = 1_000
     parallel: int = 500
+    matches: int = 100_000
+    events: int = 1_000
+    schedules: int = 1_000
     idle_seconds: float = 10.0
 
 
@@ -66,7 +69,8 @@ class Engine(Protocol):
     Programs: `steps` (n sequential steps), `counted` (5 steps, each leaving a trace line),
     `sleeper` (sleep n seconds), `until` (sleep until a Unix time, trace the lateness),
     `waiter` (wait for one signal), `fan_out` (n parallel steps of 10 ms). Ours has graphs too:
-    `chain` (5 nodes in a row), `wide` (1,000 nodes beside each other).
+    `chain` (5 nodes in a row), `wide` (1,000 nodes beside each other), and `matched` (wait for an
+    event that has this number), and things that start by themselves.
     """
 
     worker_pid: int
@@ -91,6 +95,12 @@ class Engine(Protocol):
 
     async def unfinished(self) -> int:
         """How many runs have not ended."""
+
+    async def emit(self, number: int) -> None:
+        """Emit the event with this number; return when it has found its run, durably."""
+
+    async def schedule(self, count: int, at: float) -> list[float]:
+        """How much later than that Unix time so many schedules that are due then start a run."""
 
 
 class Trace:

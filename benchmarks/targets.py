@@ -58,6 +58,10 @@ def _targets() -> Iterator[Target]:
         chain = ("w9", "5-node graph, idle p50, ms", "graph_idle_ms", us)
         yield Target(*chain, False, 1.5, us, "python_idle_ms")
         yield Target("w9", "graph of 1,000 parallel nodes, s", "wide_seconds", us, False, 2)
+        event = ("w10", "event to one of 100,000 waits, p99 ms", "event_p99_ms", us)
+        yield Target(*event, False, 5)
+        due = ("w11", "1,000 schedules at once, last start, s", "last_seconds", us)
+        yield Target(*due, False, 2)
         full = ("claim", "W1 beside finished runs, steps/s", "full_steps_per_second", us)
         yield Target(*full, True, 0.8, us, "empty_steps_per_second")
         yield Target("claim", "the plan uses the live index", "uses_live_index", us, True, 1)
@@ -88,6 +92,10 @@ ROWS = (
     ("w9", "python_idle_ms", "5 steps in Python, idle p50, ms"),
     ("w9", "graph_idle_ms", "the same as a graph, idle p50, ms"),
     ("w9", "wide_seconds", "a graph of 1,000 parallel nodes, s"),
+    ("w10", "event_p50_ms", "an event finds one of 100,000 waits, p50 ms"),
+    ("w10", "event_p99_ms", "an event finds one of 100,000 waits, p99 ms"),
+    ("w11", "median_seconds", "1,000 schedules due at once, median start, s"),
+    ("w11", "last_seconds", "1,000 schedules due at once, last start, s"),
 )
 
 METHOD = """\

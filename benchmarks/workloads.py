@@ -1,4 +1,4 @@
-"""The workloads W1–W9, written once over the contract of an engine."""
+"""The workloads W1–W11, written once over the contract of an engine."""
 
 from __future__ import annotations
 
@@ -148,6 +148,32 @@ async def crash(engine: Engine, options: Options) -> Figures:
     return {}
 
 
+async def w10(engine: Engine, options: Options) -> Figures:
+    """Events that find the one of very many waits that they are for."""
+    sizes = options.sizes
+    for first in range(0, sizes.matches, 5_000):
+        await engine.start("matched", list(range(first, min(first + 5_000, sizes.matches))))
+    await _until_parked(engine, sizes.matches)
+    taken = []
+    for number in range(sizes.events):
+        began = time.perf_counter()
+        # A prime apart, so that they are all over the place.
+        await engine.emit(number * 7_919 % sizes.matches)
+        taken.append((time.perf_counter() - began) * 1000)
+    taken.sort()
+    return {
+        "event_p50_ms": taken[len(taken) // 2],
+        "event_p99_ms": taken[len(taken) * 99 // 100],
+    }
+
+
+async def w11(engine: Engine, options: Options) -> Figures:
+    """Schedules that are all due at the same moment."""
+    count = options.sizes.schedules
+    late = sorted(await engine.schedule(count, time.time() + 15))
+    return {"last_seconds": late[-1], "median_seconds": late[count // 2]}
+
+
 async def recover(engine: Engine, options: Options) -> Figures:
     """The process that W7 starts after the kill: ends when no run is open."""
 
@@ -215,7 +241,7 @@ def w8(options: Options) -> Figures:
     }
 
 
-IN_WORKER = {w.__name__: w for w in (w1, w2, w3, w4, w5, w6, w9, crash, recover, idle)}
+IN_WORKER = {w.__name__: w for w in (w1, w2, w3, w4, w5, w6, w9, w10, w11, crash, recover, idle)}
 AROUND_WORKER = {w.__name__: w for w in (w7, w8)}
 
 

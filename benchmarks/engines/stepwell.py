@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import os
 import time
 from contextlib import AsyncExitStack
@@ -13,13 +12,9 @@ from typing import Any
 import apsw
 import asyncpg
 
-from benchmarks.engine import Options, Trace
+from benchmarks.engine import Options, Trace, poll
 from benchmarks.workloads import STEPS, main
 from stepwell import Stepwell, workflow
-from stepwell.catalog import node_types
-from stepwell.graph.documents import checked
-from stepwell.graph.problems import Problems
-from stepwell.record import graph_version
 
 WIDTH = 1_000  # nodes of the graph in which they are all beside each other
 
@@ -31,8 +26,8 @@ async def one() -> int:
 
 
 @workflow(name="steps")
-async def steps(ctx: Any, count: int) -> None:
-    for _ in range(count):
+async def steps(ctx: Any, count: Any) -> None:
+    for _ in range(count or 1):
         await ctx.step("step", one)
 
 
@@ -60,6 +55,11 @@ async def until(ctx: Any, due_at: float) -> None:
 @workflow(name="waiter")
 async def waiter(ctx: Any, run: int) -> None:
     assert await ctx.wait_for_event("go") == "go"
+
+
+@workflow(name="matched")
+async def matched(ctx: Any, number: int) -> None:
+    await ctx.wait_for_event("numbered", match={"number": number})
 
 
 async def ten_ms() -> None:
@@ -98,22 +98,15 @@ class StepwellEngine:
         self._reader: apsw.Connection | asyncpg.Connection | None = None
 
     async def __aenter__(self) -> StepwellEngine:
-        workflows = [steps, counted, sleeper, until, waiter, fan_out]
+        workflows = [steps, counted, sleeper, until, waiter, matched, fan_out]
         self._sw = Stepwell(self._options.dsn, workflows=workflows)
         await self._stack.enter_async_context(self._sw)
         if self._options.workload == "w9":
-            await self._publish()
+            for document in GRAPHS:
+                await self._sw.definitions.publish(document)
         worker = self._sw.worker(concurrency=self._options.concurrency)
         await self._stack.enter_async_context(worker)
         return self
-
-    async def _publish(self) -> None:
-        store = self._sw.store
-        for document in GRAPHS:
-            found = checked(document, node_types(), Problems())
-            assert found is not None
-            await store.records.keep("default", found.hash, json.dumps(document), store.clock.now())
-            await store.register("default", [graph_version(found.definition, 1, found.hash)])
 
     async def __aexit__(self, *exc: object) -> None:
         await self._stack.aclose()
@@ -128,6 +121,25 @@ class StepwellEngine:
 
     async def signal(self, handles: list[Any]) -> None:
         await asyncio.gather(*(self._sw.signal(handle.id, "go", "go") for handle in handles))
+
+    async def emit(self, number: int) -> None:
+        await self._sw.emit("numbered", {"number": number})
+
+    async def schedule(self, count: int, at: float) -> list[float]:
+        due = datetime.fromtimestamp(at, UTC)
+        for number in range(count):
+            await self._sw.triggers.create(
+                "steps", "schedule", {"at": due.isoformat(), "map": {}}, name=f"t{number}"
+            )
+        assert time.time() < at, "there was no time to make them all"
+        found: list[Any] = []
+
+        async def all_started() -> bool:
+            found[:] = (await self._sw.list_runs(since=due, limit=count)).items
+            return len(found) == count
+
+        await poll(all_started, 0.01)
+        return [(run.created_at - due).total_seconds() for run in found]
 
     async def parked(self) -> int:
         return await self._count("status = 'waiting'")
