@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.arguments import common, read_json
-from stepwell.cli.output import emit, moment, table
+from stepwell.cli.output import compact, emit, moment, table
 from stepwell.cli.session import connected
 from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.records import TriggerRecord
@@ -54,7 +54,7 @@ def list_(definition: str | None, store: str | None, as_json: bool) -> None:
     rows = [
         (
             f"{each['definition']}/{each['name']}", each["type"], each["status"],
-            each["next"][0] if each["next"] else "–", each["last_fired_at"] or "–",
+            _short(each["next"][0] if each["next"] else None), _short(each["last_fired_at"]),
             each["last_error"] or "",
         )
         for each in found
@@ -244,20 +244,25 @@ def preview(trigger: str, count: int, store: str | None, as_json: bool) -> None:
         click.echo(f"  {at}")
 
 
+def _short(at: str | None) -> str:
+    """A time in ISO 8601 to the second, with its offset."""
+    return "–" if at is None else f"{at[:10]} {at[11:19]} {at[-6:]}"
+
+
 def _say(trigger: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit(trigger)
         return
     click.echo(f"{trigger['definition']}/{trigger['name']} ({trigger['type']}, {trigger['id']})")
     click.echo(f"  {trigger['status']}: {trigger['description']}")
+    fired = trigger["last_fired_at"] and _short(trigger["last_fired_at"])
     for label, value in (
-        ("config", trigger["config"]), ("path", trigger["path"]), ("next", trigger["next"]),
-        ("last fired", trigger["last_fired_at"]), ("last run", trigger["last_run_id"]),
-        ("last error", trigger["last_error"]),
+        ("config", compact(trigger["config"])), ("path", trigger["path"]),
+        ("next", "\n        ".join(map(_short, trigger["next"]))), ("last fired", fired),
+        ("last run", trigger["last_run_id"]), ("last error", trigger["last_error"]),
     ):  # fmt: skip
         if value:
-            text = "\n        ".join(value) if isinstance(value, list) else value
-            click.echo(f"  {label}: {text}")
+            click.echo(f"  {label}: {value}")
     for each in trigger.get("refusals", ()):
         times = f" ({each['count']} times)" if each["count"] > 1 else ""
         click.echo(
