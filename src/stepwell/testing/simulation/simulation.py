@@ -45,10 +45,19 @@ def simulate(seed: int) -> str:
         simulation = _Simulation(seed, loop)
         return loop.run_until_complete(simulation.run())
     finally:
-        for task in asyncio.all_tasks(loop):
-            task.cancel()
-        loop.run_until_complete(asyncio.sleep(0))
+        _end(loop)
         loop.close()
+
+
+def _end(loop: VirtualLoop) -> None:
+    """Let what is left come to its end: what is thrown away in the middle complains later."""
+    for _ in range(10):
+        tasks = asyncio.all_tasks(loop)
+        if not tasks:
+            return
+        for task in tasks:
+            task.cancel()
+        loop.run_until_complete(asyncio.wait(tasks, timeout=10))
 
 
 class _Simulation:
