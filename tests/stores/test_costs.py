@@ -13,8 +13,10 @@ import asyncpg
 import pytest
 
 from stepwell.catalog import store_for
-from stepwell.kernel.changes import Change, Held, SendSignal
+from stepwell.kernel.changes import Change, EmitEvent, Held, SendSignal
+from stepwell.kernel.codec import encode
 from stepwell.kernel.ids import Ids
+from stepwell.kernel.matching import term_of
 from stepwell.store import RunFilter, Store
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.samples import (
@@ -151,6 +153,34 @@ async def test_a_signal_is_given_back_without_a_look_at_the_others(
         )
 
     assert await cost_of_giving_up(old) <= 2 * await cost_of_giving_up(new)
+
+
+async def test_an_event_finds_its_run_without_a_look_at_the_others_who_wait(
+    store: Store, store_url: str, clock: FakeClock, cost: Cost
+) -> None:
+    await commit(store, start(store, "r1"))
+    _, held = await claim_one(store, "w1")
+    matches = [{"order": number} for number in range(MANY)]
+    await commit(
+        store,
+        *(
+            wait(store, held, f"k{number}", seq=number, event="many", term=term_of(match),
+                 match=encode(match, "match"))
+            for number, match in enumerate(matches)
+        ),
+        wait(store, held, "only", seq=MANY, event="few", term=term_of(matches[0]),
+             match=encode(matches[0], "match")),
+    )  # fmt: skip
+    await store.close()
+    if store_url.startswith("postgresql:"):
+        await execute(store_url, "ANALYZE")
+    payload = encode(matches[0], "payload")
+
+    async def cost_of_an_event(type: str) -> int:
+        event = EmitEvent(f"e-{type}", WORKSPACE, type, payload, clock.now())
+        return await cost(lambda store: commit(store, event))
+
+    assert await cost_of_an_event("many") <= 2 * await cost_of_an_event("few")
 
 
 @pytest.mark.parametrize("wanted", ["since", "newest", "status"])

@@ -74,7 +74,8 @@ def _tell_parents(db: apsw.Connection, endings: list[Ending], ids: str, done: Co
     waiting = unpack(
         db,
         """SELECT json_group_array(json_array(w.run_id, w.key, w.child_run_id))
-           FROM json_each(?) c JOIN waits w ON w.child_run_id = c.value AND w.ended_at IS NULL""",
+           FROM json_each(?) c
+           CROSS JOIN waits w ON w.child_run_id = c.value AND w.ended_at IS NULL""",
         ids,
     )
     by_id = {ending.run_id: ending for ending in endings}
@@ -111,7 +112,7 @@ def _free_slots(db: apsw.Connection, ids: str, now: int, done: Committed) -> Non
     keys = unpack(
         db,
         """SELECT json_group_array(DISTINCT l.limit_key) FROM json_each(?) e
-           JOIN limits l ON l.run_id = e.value""",
+           CROSS JOIN limits l ON l.run_id = e.value""",
         ids,
     )
     run(db, "DELETE FROM limits WHERE run_id IN (SELECT value FROM json_each(?))", ids)

@@ -46,7 +46,7 @@ def _find_buffered(db: apsw.Connection, changes: list[OpenWait], done: Committed
         db,
         """SELECT json_group_array(json_array(run_id, event, key, match, created_at)) FROM (
                SELECT w.* FROM json_each(?) c
-               JOIN waits w ON w.run_id = c.value->>0 AND w.key = c.value->>1
+               CROSS JOIN waits w ON w.run_id = c.value->>0 AND w.key = c.value->>1
                WHERE w.ended_at IS NULL AND EXISTS (
                    SELECT 1 FROM events WHERE run_id = w.run_id AND type = w.event
                       AND consumed_by IS NULL)
@@ -164,7 +164,7 @@ def _open_waits(db: apsw.Connection, run_ids: Iterable[str]) -> list[Awaiting]:
         db,
         """SELECT json_group_array(json_array(run_id, event, key, match, created_at)) FROM (
                SELECT w.* FROM json_each(?) s
-               JOIN waits w ON w.run_id = s.value AND w.ended_at IS NULL
+               CROSS JOIN waits w ON w.run_id = s.value AND w.ended_at IS NULL
                ORDER BY w.run_id, w.seq)""",
         pack(list(run_ids)),
     )
@@ -178,7 +178,7 @@ def send_signals(db: apsw.Connection, found: list[tuple[int, SendSignal]], done:
         unpack(
             db,
             """SELECT json_group_array(json_array(r.id, r.status)) FROM json_each(?) s
-               JOIN runs r ON r.id = s.value->>0 AND r.workspace_id = s.value->>1""",
+               CROSS JOIN runs r ON r.id = s.value->>0 AND r.workspace_id = s.value->>1""",
             pack(list({(c.run_id, c.workspace_id) for c in changes})),
         )
     )
@@ -242,7 +242,7 @@ def emit_events(db: apsw.Connection, found: list[tuple[int, EmitEvent]], done: C
         waits = unpack(
             db,
             """SELECT json_group_array(json_array(w.run_id, w.key, w.match))
-               FROM json_each(?) t JOIN waits w ON w.workspace_id = ? AND w.event = ?
+               FROM json_each(?) t CROSS JOIN waits w ON w.workspace_id = ? AND w.event = ?
                 AND w.term = t.value AND w.ended_at IS NULL""",
             pack(terms_of(payload)),
             change.workspace_id,
