@@ -245,6 +245,18 @@ async def test_rolling_back_to_the_current_revision_says_so(world: World) -> Non
             await sw.definitions.rollback("checks", True)
 
 
+async def test_a_rollback_says_which_version_it_brought_back(world: World) -> None:
+    async with world() as sw:
+        await sw.definitions.publish(document(seconds=1))
+        await sw.definitions.publish(document(seconds=2))
+        revision = (await sw.definitions.rollback("checks", "1.0.0")).revision
+        assert (revision.version, revision.note) == ("1.1.1", "1.0.0 again")
+        with pytest.raises(RevisionNotFound, match=r"1\.1\.1 \(number 3\), 1\.1\.0 \(number 2\)"):
+            await sw.definitions.rollback("checks", "1.0.0")
+        with pytest.raises(AlreadyCurrent):
+            await sw.definitions.rollback("checks", 1)
+
+
 async def test_rolling_back_something_else_than_is_current_is_a_conflict(world: World) -> None:
     async with world() as sw:
         first = (await sw.definitions.publish(document(seconds=1))).revision.hash

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, get_args
 
+import msgspec
+
 from stepwell.errors import AlreadyCurrent, InvalidInput
 from stepwell.graph.documents import Checked, valid
 from stepwell.kernel.names import show
@@ -74,8 +76,8 @@ class Publishing:
     ) -> PublishResult:
         """Make a revision current that the definition has had before.
 
-        `if_match` is the hash of the revision that it replaces: Conflict if another one is
-        current.
+        It gets a version of its own; without a `note`, that says which it had. `if_match` is the
+        hash of the revision that it replaces: Conflict if another one is current.
         """
         how = Publication("rollback", author, note, version)
 
@@ -95,6 +97,7 @@ class Publishing:
             await self._revising.refuse_code(name)
             # Checked again: there may be node types that are gone since.
             found = await self._revising.check(document, name)
-            return await self._revising.make_current(head, found, how)
+            told = how if note else msgspec.structs.replace(how, note=f"{target.version} again")
+            return await self._revising.make_current(head, found, told)
 
         return await self._revising.persist(attempt)

@@ -8,7 +8,7 @@ after all if what the caller expects still holds.
 from __future__ import annotations
 
 import re
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Any, Literal, TypeVar
 
 import msgspec
@@ -124,7 +124,7 @@ class Revising:
         elif found:
             what = f"Several revisions of {name!r} begin with {show(ref)}; write more of it."
         else:
-            what = f"The history of {name!r} has no revision {show(ref)}."
+            what = f"The history of {name!r} has no revision {show(ref)}.{_labels(listed)}"
         raise RevisionNotFound(what, definition=name, ref=ref)
 
     async def _hash_of_number(self, name: str, ref: str | int) -> str | None:
@@ -287,6 +287,14 @@ class Revising:
             author=current.author,
             at=current.published_at,
         )
+
+
+def _labels(listed: Sequence[RevisionRecord]) -> str:
+    """By what revisions can be named: one that became current again has its latest version."""
+    shown = ", ".join(f"{each.version} (number {each.number})" for each in listed[:MAX_NAMED])
+    more = ", …" if len(listed) > MAX_NAMED else ""
+    again = " One that was published again is found by its latest version, any of its numbers, "
+    return f" There are {shown}{more}.{again}or its hash." if shown else ""
 
 
 def conflict(message: str, started: Any, now: Any, **details: Any) -> Conflict:
