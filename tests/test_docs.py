@@ -39,8 +39,15 @@ def test_the_reference_has_what_a_caller_meets() -> None:
         "| `Attempt`: ",
         "`emit:done`",
         "`s#2`",
+        "### sw.definitions",
+        "`await publish(document, *, if_match=None",
+        "`await rollback(name, ref, *",
+        "`await decide(gate_id, decision, *, by",
+        "`function(*, name=None)`",
+        "| `GateRecord`: ",
     ):
         assert part in api
+    assert "`**: \n" not in api, "something has no docstring"
     for status in {*STEP_TRANSITIONS, "waiting"}:
         assert f"| `{status}` | " in api
 

@@ -28,6 +28,7 @@ class Gates:
         return await self._records.gates(self._workspace.id, run_id)
 
     async def get(self, gate_id: str) -> GateRecord:
+        """The gate as it is now; raises GateNotFound."""
         gate = await self._records.gate(self._workspace.id, gate_id)
         if gate is None:
             raise GateNotFound(f"There is no gate {gate_id!r}.", gate_id=gate_id)
@@ -49,7 +50,11 @@ class Gates:
         self, gate_id: str, decision: Decision, *, by: str, note: str = "",
         roles: Collection[str] = (), token: str | None = None, seen_hash: str | None = None,
     ) -> GateRecord:  # fmt: skip
-        """Approve or deny; the run goes on with it, or the gate waits for more people."""
+        """Approve or deny; the run goes on with it, or the gate waits for more people.
+
+        `by` says who, `roles` what else they are: either has to be among the gate's approvers,
+        unless they have a `token`. `seen_hash` is the `subject_hash` of what they were shown.
+        """
         while True:
             now = self._workspace.clock.now()
             gate = rules.decided(

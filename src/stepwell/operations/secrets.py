@@ -30,11 +30,12 @@ class SecretInfo:
 
 
 class Secrets:
-    """The secrets of a workspace; `keys` brings the operator's keys, made if there are none."""
+    """The secrets of a workspace: nobody can read them, only nodes are given them."""
 
     def __init__(self, workspace: Workspace, keys: Callable[[], Keyring]) -> None:
         self._workspace = workspace
         self._records = workspace.store.records
+        # Brings the operator's keys, made if there are none.
         self._keys = keys
 
     async def list(self) -> list[SecretInfo]:
@@ -59,6 +60,7 @@ class Secrets:
         await self._records.put_secret(self._workspace.id, sealed)
 
     async def delete(self, name: str) -> None:
+        """Forget a secret; raises SecretNotFound."""
         if not await self._records.delete_secret(self._workspace.id, name):
             raise SecretNotFound(f"There is no secret {name!r}.", name=name)
 
