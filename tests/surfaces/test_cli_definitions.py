@@ -33,6 +33,36 @@ def test_a_rollback_says_what_it_replaces(cli: Cli) -> None:
     assert cli.ok(*words, third)["hash"] == first
 
 
+def test_a_draft_is_kept_wrong_shown_and_published_when_it_is_right(cli: Cli) -> None:
+    path = cli.folder / "checks.yaml"
+    path.write_text("name: checks\nnodes: nothing yet\n", "utf-8")
+    words = ("definitions", "draft")
+    saved = cli(*words, "save", "checks", str(path))
+    assert saved.exit_code == 0
+    assert "nodes is a list" in saved.stderr
+    shown = cli(*words, "show", "checks")
+    assert "nodes: nothing yet" in shown.stdout
+    assert "# error: line 2: nodes: " in shown.stdout
+    assert cli(*words, "publish", "checks").exit_code == 10
+    path.write_text(json.dumps(document(seconds=1)), "utf-8")
+    etag = cli.ok(*words, "save", "checks", str(path))["etag"]
+    assert cli.ok(*words, "show", "checks")["etag"] == etag
+    assert cli(*words, "publish", "checks", "--if-match", "other").exit_code == 10
+    assert cli.ok(*words, "publish", "checks", "--if-match", etag)["version"] == "1.0.0"
+    assert cli(*words, "show", "checks").exit_code == 10
+    assert cli.ok("runs", "start", "checks")["id"]
+
+
+def test_a_draft_is_discarded_and_what_is_published_stays(cli: Cli) -> None:
+    published(cli, 1)
+    (cli.folder / "two.json").write_text(json.dumps(document(seconds=2)), "utf-8")
+    cli.ok("definitions", "draft", "save", "checks", str(cli.folder / "two.json"))
+    assert "1 → 2" in cli("definitions", "diff", "checks", "1.0.0", "draft").stdout
+    assert cli.ok("definitions", "draft", "discard", "checks")["discarded"] is True
+    assert "has no draft" in cli("definitions", "draft", "discard", "checks").stdout
+    assert cli.ok("definitions", "show", "checks")["definition"]["version"] == "1.0.0"
+
+
 def test_syncing_tells_of_each_file_what_became_of_it(cli: Cli) -> None:
     folder = cli.folder / "definitions"
     folder.mkdir()

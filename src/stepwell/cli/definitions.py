@@ -10,7 +10,8 @@ import click
 import msgspec
 
 from stepwell.cli.arguments import common
-from stepwell.cli.documents import ENDINGS, as_yaml, load, say_problems
+from stepwell.cli.documents import ENDINGS, as_yaml, load, say_problems, say_published
+from stepwell.cli.drafts import draft
 from stepwell.cli.exits import INPUT_ERROR, OK
 from stepwell.cli.output import emit, moment, shown, table
 from stepwell.cli.session import connected
@@ -39,6 +40,9 @@ def definitions() -> None:
       stepwell definitions history nightly-checks
       stepwell definitions rollback nightly-checks 1.2.0
     """
+
+
+definitions.add_command(draft)
 
 
 @definitions.command("list")
@@ -154,7 +158,7 @@ def publish(
     said = {(each.path, each.code) for each in document.problems}
     # What only the store knows: whether there are the secrets that it names.
     say_problems([each for each in result.problems if (each.path, each.code) not in said])
-    _say_published(result, as_json)
+    say_published(result, as_json)
 
 
 @definitions.command()
@@ -207,7 +211,7 @@ def rollback(
             name, ref, if_match=if_match, note=note, author=getpass.getuser()
         )
 
-    _say_published(connected(store, work), as_json)
+    say_published(connected(store, work), as_json)
 
 
 @definitions.command()
@@ -316,20 +320,3 @@ def sync(folder: str, apply: bool, delete_missing: bool, store: str | None, as_j
             some = any(step.outcome == "done" for step in plan.steps)
             click.echo("Not all of it was done." if some else "Nothing was done.")
     return OK if plan.ok else INPUT_ERROR
-
-
-def _say_published(result: Any, as_json: bool) -> None:
-    revision = result.revision
-    if as_json:
-        emit(
-            {
-                "name": revision.definition, "hash": revision.hash, "version": revision.version,
-                "number": revision.number, "source": revision.source, "created": result.created,
-            }
-        )  # fmt: skip
-    elif result.created:
-        click.echo(f"{revision.definition} {revision.version} ({revision.hash[:12]}) is current.")
-    else:
-        click.echo(
-            f"{revision.definition} {revision.version} ({revision.hash[:12]}) was current already."
-        )

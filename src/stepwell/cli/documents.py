@@ -10,6 +10,7 @@ import click
 import yaml
 
 from stepwell.catalog import node_types
+from stepwell.cli.output import emit
 from stepwell.errors import InvalidDefinition, InvalidInput
 from stepwell.graph.documents import Checked, checked
 from stepwell.graph.problems import Problem
@@ -22,16 +23,11 @@ ENDINGS = (".yaml", ".yml", ".json")
 def load(path: str) -> Checked:
     """Read and check a file; `-` is standard input."""
     try:
-        text = _text(path)
-    except OSError as error:
-        why = error.strerror or str(error)
-        hint = ""
-        if isinstance(error, FileNotFoundError) and "." not in path:
-            hint = f" To start a definition that is published: stepwell runs start {path}"
-        raise InvalidDefinition(f"{path} cannot be read: {why}.{hint}") from error
-    except UnicodeDecodeError as error:
-        message = f"{show(path)} is not text in UTF-8: byte {error.start} is none of it."
-        return _unreadable(message)
+        text = text_of(path)
+    except InvalidDefinition:
+        raise
+    except InvalidInput as error:  # not even text
+        return _unreadable(error.message)
     folder = Path(path).parent
 
     def beside(name: str) -> str | None:
@@ -45,8 +41,24 @@ def load(path: str) -> Checked:
 
     try:
         return checked(text, node_types(), load=beside)
-    except InvalidInput as error:  # too long, or not even text
+    except InvalidInput as error:  # too long
         return _unreadable(error.message)
+
+
+def text_of(path: str) -> str:
+    """The text of a file; `-` is standard input."""
+    try:
+        return _text(path)
+    except OSError as error:
+        why = error.strerror or str(error)
+        hint = ""
+        if isinstance(error, FileNotFoundError) and "." not in path:
+            hint = f" To start a definition that is published: stepwell runs start {path}"
+        raise InvalidDefinition(f"{path} cannot be read: {why}.{hint}") from error
+    except UnicodeDecodeError as error:
+        raise InvalidInput(
+            f"{show(path)} is not text in UTF-8: byte {error.start} is none of it."
+        ) from None
 
 
 def _unreadable(message: str) -> Checked:
@@ -110,3 +122,21 @@ def problem_lines(problems: list[Problem]) -> list[str]:
 def say_problems(problems: list[Problem]) -> None:
     for line in problem_lines(problems):
         click.echo(line, err=True)
+
+
+def say_published(result: Any, as_json: bool) -> None:
+    """Which revision is current now."""
+    revision = result.revision
+    if as_json:
+        emit(
+            {
+                "name": revision.definition, "hash": revision.hash, "version": revision.version,
+                "number": revision.number, "source": revision.source, "created": result.created,
+            }
+        )  # fmt: skip
+    elif result.created:
+        click.echo(f"{revision.definition} {revision.version} ({revision.hash[:12]}) is current.")
+    else:
+        click.echo(
+            f"{revision.definition} {revision.version} ({revision.hash[:12]}) was current already."
+        )

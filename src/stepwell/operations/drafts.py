@@ -6,10 +6,11 @@ from typing import Annotated, Any
 
 import msgspec
 
-from stepwell.errors import Conflict, DraftNotFound
+from stepwell.errors import Conflict, DraftNotFound, UnknownDefinition
 from stepwell.graph.documents import as_text, etag_of, readable
 from stepwell.graph.parse import MAX_TAGS, MAX_TITLE
 from stepwell.kernel.clock import shown
+from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, DraftRecord
 from stepwell.operations.publishing import Publishing
 from stepwell.operations.revising import (
@@ -48,7 +49,7 @@ class Drafts(Publishing):
         base_hash: str | None = None,
         author: str = "",
     ) -> DraftRecord:
-        """Keep an edit, whatever is wrong with it.
+        """Keep an edit of a definition that there is, whatever is wrong with it.
 
         `if_match` is the etag of the draft that was edited, or the hash of the current revision
         if there was none: Conflict if that is not what is there. `base_hash` says that the edit
@@ -58,7 +59,11 @@ class Drafts(Publishing):
         check_words(author, "author", MAX_AUTHOR)
 
         async def attempt() -> DraftRecord:
-            head = await self._revising.find(name)
+            head = await self._revising.head(name)
+            if head is None:
+                raise UnknownDefinition(
+                    f"There is no definition {show(name)}; create it first.", definition=name
+                )
             before = await self.draft(name)
             if before is not None and before.etag == etag_of(text) and base_hash is None:
                 return before
