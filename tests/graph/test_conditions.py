@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from stepwell.errors import ConditionFailed, MissingPath
-from stepwell.graph.conditions import holds, looks_at_item, read_condition, steps_of
+from stepwell.graph.conditions import evaluate, holds, looks_at_item, read_condition, steps_of
 from stepwell.graph.problems import Problems
 from stepwell.graph.refs import Names
 from stepwell.graph.scope import Scope, StepView
@@ -173,3 +173,29 @@ def test_what_no_step_has_is_warned_of() -> None:
     assert [each.severity for each in problems.found] == ["warning"]
     assert problems.found[0].hint == "Write steps.user.output.n."
     assert ask("steps.user.size() > 0")
+
+
+@pytest.mark.parametrize(
+    ("text", "input", "said"),
+    [
+        ("input.x == 1", None, "input is null, so it has no 'x'. If it may be: input != null && …"),
+        ("input.x.y == 1", {"x": None}, "input.x is null, so it has no 'y'."),
+        ("input.x.y == 1", {"x": 3}, "input.x is a number, so it has no 'y'."),
+        ("input.x == 1", {}, "input has no 'x': it is empty. If it may be missing: has(input.x)"),
+        ("input.x == 1", {"y": 1, "z": 2}, "input has no 'x', only y, z."),
+        ("has(input.b) || input.a.b == 1", {"a": {"c": 1}}, "input.a has no 'b', only c."),
+        ("input['a b'] == 1", {}, "If it may be missing: 'a b' in input && …"),
+        ("input.l[3] == 1", {"l": [1, 2]}, "the list has 2 items, and none at [3]."),
+        ("input.l.exists(i, i.z > 3)", {"l": [{}]}, "there is no 'z'."),
+        ("input.x > 3", {"x": "5"}, "input.x is text. Text that is a number is read with int(…)"),
+        ("input.x > 3", {"x": None}, "> does not take null and a number. input.x is null."),
+        ("input.x.contains('a')", {"x": None}, "contains does not take null and text. input.x is"),
+        ("!input.x", {"x": None}, "input.x is null."),
+    ],
+)
+def test_a_condition_that_fails_says_what_is_null_missing_or_of_another_kind(
+    text: str, input: Any, said: str
+) -> None:
+    with pytest.raises(ConditionFailed) as caught:
+        evaluate(text, ("input",), {"input": input})
+    assert said in caught.value.message

@@ -11,6 +11,7 @@ import msgspec
 from cel_expr_python import cel
 
 from stepwell.errors import ConditionFailed
+from stepwell.graph.complaints import STRING, complaint, said
 from stepwell.graph.problems import Problems
 from stepwell.graph.refs import ITEM_ROOTS, STEP_PARTS, Names, Ref, look_up, read_ref
 from stepwell.graph.scope import Scope, StepView
@@ -20,8 +21,6 @@ VARIABLES = ("input", "trigger", "steps", "run")
 OPERATORS = ("eq", "neq", "gt", "lt")
 MAX_LENGTH = 4000
 
-# A text inside CEL.
-STRING = r"\"(?:[^\"\\]|\\.)*\"|'(?:[^'\\]|\\.)*'"
 _FIELD = r"\s*\.\s*[A-Za-z_]\w*+(?!\s*\()"
 _STEPS = re.compile(
     rf"(?P<string>{STRING})"
@@ -38,7 +37,6 @@ _ASSIGNED = re.compile(r"(?<![=!<>])=(?!=)")
 _CEL_WORDS = {"and": "&&", "or": "||", "not": "!"}
 _OTHER_WORDS = re.compile(r"(?<![\w.])(?:and|or|not)(?!\w)", re.IGNORECASE)
 _DASHED = re.compile(r"(?<![\w.])(?:steps\s*\.\s*)?([A-Za-z_]\w*(?:-\w+)+)")
-_NEWLINE = re.compile(r"\s*\n[\s|]*")
 
 
 class Expression(msgspec.Struct, frozen=True):
@@ -195,7 +193,7 @@ def check_expression(
         expression = _compiled(text, variables)
     except RuntimeError as error:
         hint = _hint(text, variables, names, error, problems)
-        problems.error(path, "bad_condition", _said(error), hint)
+        problems.error(path, "bad_condition", said(error), hint)
         return False
     if expression.return_type() not in (cel.Type.BOOL, cel.Type.DYN):
         problems.error(
@@ -215,9 +213,9 @@ def evaluate(
     try:
         result = _compiled(text, variables).eval(data=data)
     except RuntimeError as error:  # more iterations than are allowed, say
-        raise ConditionFailed(f"{shown!r} failed: {_said(error)}") from None
+        raise ConditionFailed(f"{shown!r} failed: {said(error)}") from None
     if result.type() == cel.Type.ERROR:
-        raise ConditionFailed(f"{shown!r} failed: {_said(result.value())}")
+        raise ConditionFailed(f"{shown!r} failed: {complaint(shown, data, result.value())}")
     if result.type() != cel.Type.BOOL:
         raise ConditionFailed(
             f"{shown!r} yields {result.value()!r}, which is neither true nor false."
@@ -298,13 +296,6 @@ def _environment(variables: tuple[str, ...]) -> Any:
 @lru_cache(maxsize=4096)
 def _compiled(text: str, variables: tuple[str, ...]) -> Any:
     return _environment(variables).compile(text)
-
-
-def _said(error: object) -> str:
-    """What CEL says, without its codes."""
-    text = _NEWLINE.sub(" ", str(error).partition("\n |")[0]).strip()
-    text = re.sub(r"^[A-Z_]+: (?:ERROR: )?(?:<input>:-?\d+:-?\d+: )?", "", text)
-    return re.sub(r"\s*\[[A-Z_]+\]$|\s*\(in container ''\)", "", text)
 
 
 def _hint(
