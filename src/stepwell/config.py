@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from typing import Annotated, Any, TypeVar
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
@@ -10,6 +10,7 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict
 from stepwell.errors import InvalidInput
 from stepwell.graph.problems import Problems, below
 from stepwell.kernel.durations import seconds
+from stepwell.kernel.names import with_article
 
 T = TypeVar("T")
 
@@ -49,18 +50,26 @@ def said(found: Any) -> str:
     return str(found["msg"]).removeprefix("Value error, ").removesuffix(".")
 
 
-def note(found: Any, what: str, config: type[Config], path: str, problems: Problems) -> None:
-    """Note what a model has found wrong with the config, which stands there, of such a thing."""
+def note(
+    found: Any, what: str, config: type[Config], path: str, problems: Problems,
+    beside: Collection[str] = (),
+) -> None:  # fmt: skip
+    """Note what a model has found wrong with the config, which stands there, of such a thing.
+
+    `beside` are fields that stand beside the config, not in it.
+    """
     place = path
     for key in found["loc"]:
         place = below(place, key)
     message, hint = f"{said(found)}.", ""
     fields = list(config.model_fields)
     if found["type"] == "missing":
-        message = f"A {what} needs {found['loc'][-1]!r}."
+        message = f"{with_article(what)} needs {found['loc'][-1]!r}."
     elif found["type"] == "extra_forbidden":
         name = str(found["loc"][-1])
-        message = f"A {what} has no {name!r}."
+        message = f"{with_article(what)} has no {name!r}."
         if len(found["loc"]) == 1:
             hint = problems.did_you_mean(name, fields) or f"It has {', '.join(fields)}."
+            if name in beside:
+                hint = f"{name} stands beside config, not in it."
     problems.error(place, _CODES.get(found["type"], "bad_field"), message, hint)

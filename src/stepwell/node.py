@@ -29,6 +29,7 @@ from pydantic import BeforeValidator
 from stepwell.config import Config, note, said
 from stepwell.config import WrittenDuration as WrittenDuration
 from stepwell.errors import ConfigInvalid
+from stepwell.graph.parse import NODE_FIELDS
 from stepwell.graph.problems import Problems
 from stepwell.graph.refs import Inserted as Inserted
 from stepwell.graph.refs import as_text, may_refer
@@ -237,7 +238,7 @@ class NodeType:
             for each in error.errors(include_url=False, include_input=False):
                 loc = each["loc"]
                 if loc[:1] in [(field,) for field in self.verbatim] or not _refers(config, loc):
-                    note(each, self.name, self.config, path, problems)
+                    note(each, self.name, self.config, path, problems, NODE_FIELDS)
 
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the config."""

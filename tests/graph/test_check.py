@@ -177,7 +177,7 @@ def test_a_problem_is_found_where_it_is(nodes: Any, edges: Any, problem: tuple[s
     [
         ({"name": "Not A Slug"}, ("name", "bad_name")),
         ({"timezone": "Europe/Berln"}, ("timezone", "unknown_timezone")),
-        ({"inputs": {"type": "objct"}}, ("inputs", "bad_schema")),
+        ({"inputs": {"type": "objct"}}, ("inputs.type", "bad_schema")),
         ({"policy": {"max_steps": 0}}, ("policy.max_steps", "bad_field")),
         ({"policy": {"max_step": 1}}, ("policy.max_step", "unknown_field")),
         ({"triggers": [{"id": "t"}, {"id": "t"}]}, ("triggers[1].id", "duplicate_id")),
@@ -277,3 +277,90 @@ def test_bodies_are_not_nested_without_end() -> None:
         body = [node(f"l{depth}", "loop", config={"until": "true"}, body=body)]
     _, problems = checked({"name": "x", "nodes": body})
     assert [each.code for each in problems.found] == ["too_deep"]
+
+
+# -- hints -----------------------------------------------------------------------------------
+
+
+def said_of(nodes: Any, edges: Any = (), **fields: Any) -> list[tuple[str, str, str]]:
+    """Where, what and what to do."""
+    _, problems = checked({"name": "x", "nodes": nodes, "edges": list(edges), **fields})
+    return [(each.path, each.message, each.hint) for each in problems.found]
+
+
+def test_a_type_that_is_like_none_is_answered_with_those_there_are() -> None:
+    hint = said_of([node("a", "blubber")])[0][2]
+    assert hint.startswith("There are approval, code, condition, http, ")
+
+
+def test_what_stands_beside_config_and_in_it_is_told_apart() -> None:
+    found = said_of([node("a", command="ls")])
+    assert [each[0] for each in found] == ["nodes[0].command"]
+    assert found[0][2].startswith("What configures its type stands in config: {command: …}.")
+    found = said_of([node("a", "condition", config={"expression": "true", "when": "true"})])
+    assert found == [
+        ("nodes[0].config.when", "A condition has no 'when'.",
+         "when stands beside config, not in it."),
+    ]  # fmt: skip
+
+
+@pytest.mark.parametrize("word", ["depends_on", "needs", "dependsOn"])
+def test_words_of_other_languages_for_edges_are_known(word: str) -> None:
+    found = said_of([node("a"), node("b", **{word: ["a"]})])
+    assert len(found) == 1
+    assert "said by edges" in found[0][2]
+
+
+def test_an_edge_from_and_to_is_one_problem() -> None:
+    assert said_of([node("a"), node("b")], [{"from": "a", "to": "b"}]) == [
+        ("edges[0]", "An edge has a source and a target, not from and to.",
+         "Write {source: a, target: b}."),
+    ]  # fmt: skip
+
+
+def test_nodes_in_a_mapping_are_one_problem() -> None:
+    found = said_of({"a": {"type": "shell"}})
+    assert found == [
+        ("nodes", "nodes is a list, not a mapping.", "Write - before each: - {id: a}.")
+    ]
+
+
+def test_a_longest_pause_that_looks_like_a_count_is_doubted() -> None:
+    found = found_in([node("a", retry={"max": 3}), node("b", retry={"attempts": 2, "max": 60})])
+    assert found == [("nodes[0].retry.max", "doubtful_retry")]
+
+
+@pytest.mark.parametrize("items", [3, "a,b", {"a": 1}])
+def test_items_that_can_be_no_list_are_refused(items: Any) -> None:
+    found = found_in([node("a", for_each={"items": items})])
+    assert found == [("nodes[0].for_each.items", "bad_field")]
+
+
+def test_a_schema_that_is_none_says_where() -> None:
+    schema = {"type": "object", "properties": {"a": {"type": "strin"}}}
+    assert found_in([node("a")], inputs=schema) == [("inputs.properties.a.type", "bad_schema")]
+
+
+@pytest.mark.parametrize(
+    ("inputs", "hint"),
+    [
+        ({"database": "string"}, "properties: {database: {type: string}}}."),
+        (
+            {"description": "Which one", "database": {"type": "string"}},
+            "properties: {database: …}}",
+        ),
+        ({"a": {"type": "string"}, "b": {}}, "properties: {a: …}}."),
+    ],
+)
+def test_fields_in_the_place_of_keywords_are_doubted(inputs: Any, hint: str) -> None:
+    found = said_of([node("a")], inputs=inputs)
+    assert [each[0] for each in found] == ["inputs"]
+    assert hint in found[0][2]
+
+
+@pytest.mark.parametrize(
+    "inputs",
+    [{}, {"type": "string"}, {"$ref": "#"}, {"x-own": 1, "type": "object"}, {"title": "T"}],
+)
+def test_a_schema_that_says_something_is_not_doubted(inputs: Any) -> None:
+    assert found_in([node("a")], inputs=inputs) == []

@@ -105,3 +105,10 @@ def test_other_slips_are_told_nothing_of_references() -> None:
     problems = Problems()
     assert read("a: [1\nb: 2", problems) is None
     assert problems.found[0].hint == ""
+
+
+def test_a_tab_is_called_so() -> None:
+    for text in ("name: x\nnodes:\n\t- {id: a}\n", "nodes:\n  - id: a\n\ttype: shell\n"):
+        problems = Problems()
+        assert read(text, problems) is None
+        assert "indented with a tab" in problems.found[0].hint

@@ -69,7 +69,7 @@ def test_good_configs_pass(kind: NodeType, config: dict[str, Any]) -> None:
         (wait_event, {"event": "a", "timeout": "1x"}, "config.timeout", "'1x' is not a duration."),
         (wait_event, {"event": "a", "match": 3}, "config.match", "Input should be"),
         (wait_event, {"event": "a", "on_timeout": "cry"}, "config.on_timeout", "Input should be"),
-        (emit, {"payload": 1}, "config.event", "A emit needs 'event'."),
+        (emit, {"payload": 1}, "config.event", "An emit needs 'event'."),
         (run, {"input": 1}, "config.definition", "A run needs 'definition'."),
         (run, {"definition": "a", "version": 0}, "config.version", "Input should be"),
     ],

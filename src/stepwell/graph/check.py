@@ -13,9 +13,11 @@ from stepwell.graph.control import CONTROL, MAX_ITERATIONS, ControlType
 from stepwell.graph.definition import RESERVED, Definition, Graph, Node
 from stepwell.graph.doubts import doubt
 from stepwell.graph.inputs import validator
+from stepwell.graph.parse import NODE_FIELDS
 from stepwell.graph.plan import Plan
 from stepwell.graph.problems import Problems, below
 from stepwell.kernel.durations import seconds
+from stepwell.kernel.names import with_article
 
 
 class CheckedKind(NodeKind, Protocol):
@@ -104,7 +106,8 @@ def _check_node(node: Node, kinds: Mapping[str, CheckedKind], problems: Problems
         if node.type:
             problems.error(
                 below(node.path, "type"), "unknown_type", f"There is no node type {node.type!r}.",
-                problems.did_you_mean(node.type, [*CONTROL, *kinds]),
+                problems.did_you_mean(node.type, [*CONTROL, *kinds])
+                or f"There are {', '.join(sorted([*CONTROL, *kinds]))}.",
             )  # fmt: skip
         return
     if node.type in kinds:
@@ -125,7 +128,7 @@ def _check_node(node: Node, kinds: Mapping[str, CheckedKind], problems: Problems
     if node.type in CONTROL and node.retry is not None:
         problems.error(
             below(node.path, "retry"), "unknown_field",
-            f"A {node.type} is not tried again; its nodes may be.",
+            f"{with_article(node.type)} is not tried again; its nodes may be.",
         )  # fmt: skip
 
 
@@ -134,7 +137,7 @@ def _check_timeout(node: Node, kind: CheckedKind, problems: Problems) -> None:
     if node.timeout is not None and most is not None and seconds(node.timeout) > most:
         problems.error(
             below(node.path, "timeout"), "limit_exceeded",
-            f"A {node.type} may take at most {most:g} s, not {node.timeout}.",
+            f"{with_article(node.type)} may take at most {most:g} s, not {node.timeout}.",
         )  # fmt: skip
 
 
@@ -162,12 +165,15 @@ def _check_control(node: Node, kind: ControlType, path: str, problems: Problems)
     for key in node.config:
         if key not in kind.fields:
             problems.error(
-                below(path, key), "unknown_field", f"A {node.type} has no {key!r}.",
-                problems.did_you_mean(key, kind.fields) or known,
+                below(path, key), "unknown_field", f"{with_article(node.type)} has no {key!r}.",
+                f"{key} stands beside config, not in it." if key in NODE_FIELDS
+                else problems.did_you_mean(key, kind.fields) or known,
             )  # fmt: skip
     for key in kind.required:
         if key not in node.config:
-            problems.error(below(path, key), "missing_field", f"A {node.type} has an {key}.")
+            problems.error(
+                below(path, key), "missing_field", f"{with_article(node.type)} needs {key!r}."
+            )
 
 
 def _check_inputs(definition: Definition, problems: Problems) -> None:
@@ -176,8 +182,9 @@ def _check_inputs(definition: Definition, problems: Problems) -> None:
     try:
         validator(definition.inputs)
     except jsonschema_rs.ValidationError as error:
-        problems.error(
-            "inputs", "bad_schema", f"inputs is not a JSON Schema: {error.message:.300}."
-        )
+        path = "inputs"
+        for key in error.instance_path:
+            path = below(path, key)
+        problems.error(path, "bad_schema", f"This is no JSON Schema: {error.message:.300}.")
     except ValueError as error:
         problems.error("inputs", "bad_schema", f"inputs is not a JSON Schema: {error!s:.300}.")

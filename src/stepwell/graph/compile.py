@@ -190,6 +190,11 @@ class Compiler:
             path = below(below(node.path, "for_each"), "items")
             plain = level.names(self._all_ids)
             items = read_template(node.for_each.items, plain, path, self._problems)
+            if isinstance(items, Constant) and not isinstance(items.value, list | None):
+                self._problems.error(
+                    path, "bad_field", f"for_each goes through a list, not {items.value!r:.100}.",
+                    'Write a list, or a reference to one: items: "@step.field".',
+                )  # fmt: skip
             self._note_template(level, node.id, items)
         inside = own | (frozenset({"index", "previous"}) if node.type == "loop" else frozenset())
         body = None

@@ -6,7 +6,8 @@ import re
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any
 
-from stepwell.graph.conditions import STRING, Condition, Expression
+from stepwell.graph.complaints import STRING
+from stepwell.graph.conditions import Condition, Expression
 from stepwell.graph.definition import Definition, Graph
 from stepwell.graph.inputs import closed_fields
 from stepwell.graph.plan import Plan, PlanEdge, PlanNode
@@ -14,11 +15,24 @@ from stepwell.graph.problems import Problems
 from stepwell.graph.refs import refs_in
 
 # Keywords of JSON Schema whose values are objects.
-_KEYWORDS = frozenset(
+_WITH_OBJECTS = frozenset(
     {"properties", "patternProperties", "additionalProperties", "unevaluatedProperties", "items",
      "propertyNames", "dependentSchemas", "dependentRequired", "definitions", "$defs", "not", "if",
      "then", "else", "contains", "default", "const"}
 )  # fmt: skip
+# Those that say nothing about values, and all others.
+_REMARKS = frozenset(
+    {"title", "description", "default", "examples", "deprecated", "readOnly", "writeOnly",
+     "$comment", "$schema", "$id", "$anchor"}
+)  # fmt: skip
+_KEYWORDS = _REMARKS | {
+    "type", "enum", "multipleOf", "maximum", "exclusiveMaximum", "minimum", "exclusiveMinimum",
+    "maxLength", "minLength", "pattern", "maxItems", "minItems", "uniqueItems", "maxContains",
+    "minContains", "maxProperties", "minProperties", "required", "prefixItems", "allOf", "anyOf",
+    "oneOf", "format", "unevaluatedItems", "additionalItems", "dependencies", "$ref", "$dynamicRef",
+    "contentEncoding", "contentMediaType", "contentSchema", "$vocabulary",
+}  # fmt: skip
+_TYPES = frozenset({"string", "number", "integer", "boolean", "array", "object", "null"})
 # A reference that says itself that it is one to the input.
 _EXPLICIT = re.compile(r"^[{@\s]*inputs?\b")
 _INPUT = re.compile(r"(?<![\w.])input\.([A-Za-z_]\w*)")
@@ -77,14 +91,20 @@ def _leads_on(edge: PlanEdge, source: PlanNode) -> bool:
 
 def _warn_schema_of_nothing(inputs: Mapping[str, Any], problems: Problems) -> None:
     """Fields that are written where keywords of JSON Schema are expected."""
-    if inputs and all(isinstance(value, dict) for value in inputs.values()):
-        unknown = [key for key in inputs if key not in _KEYWORDS]
-        if len(unknown) == len(inputs):
-            problems.warning(
-                "inputs", "bad_schema", "inputs is a JSON Schema, and this one says nothing.",
-                f"Write its fields below properties: {{type: object, properties: {{{unknown[0]}: "
-                "…}}.",
-            )  # fmt: skip
+    unknown = [key for key in inputs if key not in _WITH_OBJECTS]
+    objects = all(isinstance(value, dict) for value in inputs.values())
+    if not objects or len(unknown) < len(inputs):
+        unknown = [key for key in inputs if key not in _KEYWORDS | _WITH_OBJECTS]
+        if any(key in _KEYWORDS | _WITH_OBJECTS for key in inputs if key not in _REMARKS):
+            return
+    if unknown:
+        given = inputs[unknown[0]]
+        inner = f"{{type: {given}}}" if isinstance(given, str) and given in _TYPES else "…"
+        problems.warning(
+            "inputs", "bad_schema", "inputs is a JSON Schema, and this one says nothing.",
+            "Did you mean properties? Fields stand below it: {type: object, properties: "
+            f"{{{unknown[0]}: {inner}}}}}.",
+        )  # fmt: skip
 
 
 def _warn_unknown_fields(

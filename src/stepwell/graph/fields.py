@@ -17,13 +17,18 @@ class Fields:
     def __init__(self, problems: Problems) -> None:
         self._problems = problems
 
-    def known(self, data: Mapping[str, Any], fields: Collection[str], path: str) -> None:
+    def known(
+        self, data: Mapping[str, Any], fields: Collection[str], path: str,
+        slips: Mapping[str, str] | None = None, otherwise: str = "",
+    ) -> None:  # fmt: skip
+        """Every field is one of these; `slips` says what to write for words of other languages."""
         for key in data:
             if key not in fields:
                 at = path or "A definition"
+                hint = (slips or {}).get(key) or self._problems.did_you_mean(key, fields)
                 self._problems.error(
                     below(path, key), "unknown_field", f"{at} has no field {key!r}.",
-                    self._problems.did_you_mean(key, fields) or f"Known are {', '.join(fields)}.",
+                    hint or f"{otherwise.format(key)}Known are {', '.join(fields)}.",
                 )  # fmt: skip
 
     def id(self, data: Mapping[str, Any], path: str, seen: set[str] | None, what: str) -> str:
@@ -47,7 +52,15 @@ class Fields:
     def list(self, data: Mapping[str, Any], key: str, path: str) -> list[Any]:
         found = data.get(key)
         if found is not None and not isinstance(found, list):
-            self._problems.error(below(path, key), "bad_field", f"{key} is a list.")
+            what, hint = f"{found!r:.50}", ""
+            if isinstance(found, dict):
+                what, hint = (
+                    "a mapping",
+                    f"Write - before each: - {{id: {next(iter(found), '…')}}}.",
+                )
+            self._problems.error(
+                below(path, key), "bad_field", f"{key} is a list, not {what}.", hint
+            )
             return []
         return found or []
 

@@ -42,6 +42,14 @@ NODE_FIELDS = (
     "branches",
 )  # fmt: skip
 EDGE_FIELDS = ("id", "source", "target", "condition", "on_failure", "on_skip")
+_BY_EDGES = "What comes after what is said by edges: edges: [{source: …, target: …}]."
+# How other languages call what is written otherwise here.
+_NODE_SLIPS = {
+    **dict.fromkeys(("depends_on", "dependsOn", "depends", "needs", "after", "next"), _BY_EDGES),
+    "if": "Did you mean 'when'?", "condition": "Did you mean 'when'?",
+    "name": "Did you mean 'id', or 'title' for people?",
+}  # fmt: skip
+_IN_CONFIG = "What configures its type stands in config: {{{}: …}}. "
 _GRAPH = ("nodes", "edges", "output")
 _FOR_EACH = ("items", "concurrency", "on_item_error", "max_items", "as")
 _RETRY = tuple(RetryPolicy.__struct_fields__)
@@ -167,7 +175,7 @@ class _Parser:
 
     def _graph(self, data: Mapping[str, Any], path: str, depth: int) -> Graph:
         listed = self._fields.list(data, "nodes", path)
-        if "nodes" not in data or not listed:
+        if not data.get("nodes"):
             self._problems.error(below(path, "nodes"), "no_nodes", "There must be a node.")
         nodes = [
             node
@@ -206,7 +214,7 @@ class _Parser:
         if not isinstance(data, dict):
             self._problems.error(path, "bad_field", "A node is a mapping with an id and a type.")
             return None
-        self._fields.known(data, NODE_FIELDS, path)
+        self._fields.known(data, NODE_FIELDS, path, _NODE_SLIPS, _IN_CONFIG)
         kind = data.get("type")
         if not isinstance(kind, str) or not kind:
             self._problems.error(below(path, "type"), "missing_field", "A node has a type.")
@@ -254,6 +262,12 @@ class _Parser:
             return None
         if not isinstance(data, dict):
             self._problems.error(path, "bad_field", "An edge is a mapping: {source, target}.")
+            return None
+        if "source" not in data and "target" not in data and {"from", "to"} <= data.keys():
+            self._problems.error(
+                path, "unknown_field", "An edge has a source and a target, not from and to.",
+                f"Write {{source: {data['from']!s:.100}, target: {data['to']!s:.100}}}.",
+            )  # fmt: skip
             return None
         self._fields.known(data, EDGE_FIELDS, path)
         source, target = data.get("source"), data.get("target")
@@ -319,6 +333,13 @@ class _Parser:
                 below(at, "jitter"), "bad_field", f"jitter lies between 0 and 1, not {jitter!r}."
             )
             jitter = 0.2
+        longest = found.get("max")
+        if isinstance(longest, int) and "attempts" not in found:
+            self._problems.warning(
+                below(at, "max"), "doubtful_retry",
+                f"max is the longest pause between attempts, here {longest} s, not their count.",
+                f"Write attempts: {longest}, or max: {longest}s.",
+            )  # fmt: skip
         default = RetryPolicy()
         return RetryPolicy(
             attempts=self._fields.count(found, "attempts", at, 3, 1000) or 3,

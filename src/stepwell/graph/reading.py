@@ -73,6 +73,8 @@ def read(text: str, problems: Problems) -> Reading | None:
 def _hint(text: str, line: int | None) -> str:
     """What may be meant by a line that YAML reads otherwise, or not at all."""
     found = text.splitlines()[line - 1 : line] if line else []
+    if found and "\t" in found[0][: len(found[0]) - len(found[0].lstrip())]:
+        return "The line is indented with a tab, and YAML takes spaces only."
     if found and _BARE_REFERENCE.search(found[0]):
         return 'A text that begins with @ or {{ needs quotes: value: "@step.field".'
     return ""

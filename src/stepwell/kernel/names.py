@@ -23,6 +23,11 @@ def show(value: Any) -> str:
     return text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…"
 
 
+def with_article(noun: str) -> str:
+    """The noun with its article: `An http`, `A shell`."""
+    return f"An {noun}" if noun[:1] in "aeio" or noun.startswith("http") else f"A {noun}"
+
+
 def check_text(value: Any, what: str, longest: int = MAX_LENGTH) -> str:
     """A short text without control characters."""
     if not isinstance(value, str) or not value.strip():
