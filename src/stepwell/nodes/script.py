@@ -43,7 +43,8 @@ async def script(config: Config, call: Call) -> dict[str, Any]:
 
     It can write to /tmp, which starts empty and is where it is executed, and read the worker's
     folder in /repo and the system's programs. It has no network unless it asks, a cleared
-    environment, and limits of time, memory, processes and file size.
+    environment, and limits of time, memory, processes and file size. The worker's machine needs
+    bubblewrap (`apt install bubblewrap`).
     """
     limit = None if config.timeout_ms is None else config.timeout_ms / 1000
     try:
