@@ -111,6 +111,30 @@ def test_nobody_decides_twice(lite: Cli) -> None:
     assert found["output"]["by"] == ["ada", "bob"]
 
 
+def test_a_gate_says_who_may_decide_and_how_far_it_is(lite: Cli) -> None:
+    text = """
+        name: two
+        nodes:
+          - id: gate
+            type: approval
+            config: {prompt: "Both?", required: 2, approvers: [ann, bob, eve]}
+    """
+    asked = lite.process("run", written(lite, text))
+    run_id = asked.document["run_id"]
+    advice = f"stepwell resume {run_id} --decision approve --by NAME"
+    assert advice in asked.stderr
+    assert "ann, bob, eve may decide. 2 people have to approve." in asked.stderr
+    decide = ("resume", run_id, "--decision", "approve", "--by")
+    half = lite.process(*decide, "ann", "--note", "fine")
+    for said in (half.stderr, lite("runs", "explain", run_id).stdout):
+        assert "1 of 2, approved by ann." in said
+        assert advice in said
+    [gate] = lite.ok("runs", "explain", run_id)["details"]["gates"]
+    for found in (gate, half.document["gate"]):
+        assert [(each["by"], each["note"]) for each in found["decisions"]] == [("ann", "fine")]
+    assert document(lite, *decide, "eve")["status"] == "completed"
+
+
 def test_several_gates_are_decided_by_name(lite: Cli) -> None:
     text = """
         name: both

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepwell.cli.gates import gate_document, gate_lines
 from stepwell.cli.output import brief, took
 from stepwell.errors import FunctionUnknown, InvalidDefinition, RunEndedBadly
 from stepwell.graph.plan import Plan
-from stepwell.kernel.clock import moment
 from stepwell.kernel.run import Explanation, Run, Step
 from stepwell.operations.run_document import node_steps, run_document
 
@@ -127,22 +127,12 @@ async def _needs_people(stepwell: Stepwell, run_id: str, journal: list[Step]) ->
 async def _stopped(stepwell: Stepwell, run: Run, plan: Plan, journal: list[Step]) -> dict[str, Any]:
     """What a run that waits for people says: who is asked what, and how to answer."""
     found = run_document(run, plan, journal)
-    gates: list[dict[str, Any]] = []
     waiting = await stepwell.gates.list(run.id)
-    for gate in waiting:
-        token = await stepwell.gates.token(gate.id)
-        gates.append(
-            {
-                "id": gate.id, "run_id": gate.run_id, "step": gate.key.rpartition("[")[0],
-                "prompt": gate.prompt,
-                "subject": gate.subject, "subject_hash": gate.subject_hash, "token": token,
-                "approvers": gate.approvers, "required": gate.required,
-                "deadline_at": None if gate.deadline_at is None else moment(gate.deadline_at),
-            }
-        )  # fmt: skip
-        click.echo(f"Waiting for a decision: {gate.prompt}", err=True)
-        which = f" --gate {gates[-1]['step']}" if len(waiting) > 1 else ""
-        click.echo(f"  stepwell resume {run.id}{which} --decision approve", err=True)
+    gates = [
+        gate_document(gate) | {"token": await stepwell.gates.token(gate.id)} for gate in waiting
+    ]
+    for line in gate_lines(run.id, waiting):
+        click.echo(line, err=True)
     tasks = [step.about for step in journal if step.kind == "task" and step.status == "waiting"]
     for task in tasks:
         click.echo(f"Waiting for a task: {task['title']}", err=True)

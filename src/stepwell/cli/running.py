@@ -13,6 +13,7 @@ import click
 from stepwell.cli.arguments import common, read_json, run_id
 from stepwell.cli.documents import load, say_problems, sibling
 from stepwell.cli.exits import FAILURE, OK
+from stepwell.cli.gates import ROLES
 from stepwell.cli.output import emit
 from stepwell.cli.progress import follow, say_end
 from stepwell.cli.session import naming, stepwell_at, store_url
@@ -122,7 +123,7 @@ def resume(
             gate = await _gate(stepwell, run_id, gate_id)
             await stepwell.gates.decide(
                 gate, decision, by=by or getpass.getuser(), note=note, token=token,
-                roles=("owner", "admin"),
+                roles=ROLES,
             )  # fmt: skip
         return run_id, plan
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -18,6 +19,7 @@ from stepwell.cli.arguments import (
     waiting,
 )
 from stepwell.cli.exits import StoppedWaiting
+from stepwell.cli.gates import gate_document, gate_lines
 from stepwell.cli.health import Health, health_of
 from stepwell.cli.output import compact, emit
 from stepwell.cli.runtext import list_lines, show_lines
@@ -25,6 +27,7 @@ from stepwell.cli.session import connected
 from stepwell.errors import SignalNotDelivered
 from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.durations import seconds
+from stepwell.kernel.records import GateRecord
 from stepwell.kernel.run import Explanation, Page, Run, Step
 from stepwell.kernel.states import TRANSITIONS
 
@@ -144,11 +147,20 @@ def explain(run_id: str, store: str | None, as_json: bool) -> None:
     Example:
       stepwell runs explain RUN
     """
-    explanation = connected(store, lambda stepwell: stepwell.explain(run_id))
+
+    async def work(stepwell: Stepwell) -> tuple[Explanation, list[GateRecord]]:
+        explanation = await stepwell.explain(run_id)
+        waits = explanation.code in ("gate", "child")
+        return explanation, await stepwell.gates.list(run_id) if waits else []
+
+    explanation, gates = connected(store, work)
     if as_json:
-        emit(explanation)
-    else:
-        click.echo(f"{explanation.code}: {explanation.message}")
+        details = {"gates": [gate_document(each) for each in gates]} if gates else {}
+        emit(dataclasses.replace(explanation, details=explanation.details | details))
+        return
+    click.echo(f"{explanation.code}: {explanation.message}")
+    for line in gate_lines(run_id, gates):
+        click.echo(line)
 
 
 # -- starting ----------------------------------------------------------------------------

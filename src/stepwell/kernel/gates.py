@@ -89,6 +89,16 @@ def decided(
     )  # fmt: skip
 
 
+def progress(gate: GateRecord) -> str:
+    """Who may decide, how many have to, and who has; nothing if anybody may, alone."""
+    may = f"{', '.join(gate.approvers)} may decide. " if gate.approvers else ""
+    if gate.required == 1:
+        return may.strip()
+    who = ", ".join(each.by for each in gate.decisions if each.decision == "approve")
+    done = f"{len(gate.decisions)} of {gate.required}, approved by {who}" if who else ""
+    return f"{may}{done or f'{gate.required} people have to approve'}."
+
+
 def check_open(gate: GateRecord, now: int) -> None:
     """Raise if nobody can decide about the gate any more."""
     if gate.status == "void":
