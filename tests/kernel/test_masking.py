@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+
 import pytest
 
 from stepwell.kernel.masking import Masking
@@ -65,3 +67,23 @@ def test_pieces_of_other_forms_are_masked_too() -> None:
     hidden = Masking(['a "quoted" secret'])
     assert hidden.text('{"x": "a \\"quo…') == '{"x": "•••…'
     assert hidden.text("?q=a%20%22quot…") == "?q=•••…"
+
+
+@pytest.mark.parametrize("secret", ["s3cr3tvalue", "s3cr3tvalue1", "s3cr3tvalue12", SECRET])
+@pytest.mark.parametrize("before", ["", "a", "ab", "abc"])
+@pytest.mark.parametrize("after", ["", "\n", "yz", "xyz"])
+def test_nothing_of_base64_is_left_but_what_is_of_others(
+    secret: str, before: str, after: str
+) -> None:
+    hidden = Masking([secret])
+    for encode in (base64.b64encode, base64.urlsafe_b64encode):
+        encoded = encode(f"{before}{secret}{after}".encode()).decode()
+        # Characters have six bits; those stay that have none of the secret.
+        first = encoded[: len(before) * 8 // 6]
+        last = encoded[-(-len(before + secret) * 8 // 6) :] if after else ""
+        assert hidden.text(f"= {encoded} !") == f"= {first}•••{last} !"
+
+
+def test_text_after_base64_that_ends_with_the_secret_stays() -> None:
+    encoded = base64.b64encode(b"s3cr3tvalue1").decode()
+    assert Masking(["s3cr3tvalue1"]).text(f"{encoded}=x") == "•••=x"

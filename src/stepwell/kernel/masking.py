@@ -21,6 +21,7 @@ SHORTEST = 4
 _SHORTEST_PART = 8
 # How we, and others, mark that a text was cut: pydantic and reprlib write dots.
 _CUT = re.compile(r"…|\.{3,}")
+_BASE64 = re.compile(r"[A-Za-z0-9+/_-]")
 # How often JSON inside JSON is looked through.
 _NESTED = 3
 
@@ -39,7 +40,10 @@ class Masking:
 
     def __init__(self, values: Iterable[str] = ()) -> None:
         values = set(values)
-        forms = {form for value in values for form in _forms(value)}
+        self._encoded = {
+            form: ends for value in values for form, ends in _in_base64(value.encode())
+        }
+        forms = {form for value in values for form in _forms(value)} | self._encoded.keys()
         self._numbers = {number for value in values for number in _as_number(value)}
         # The longest first: of two that begin alike, the shorter would leave the rest.
         ordered = sorted(forms, key=lambda form: (-len(form), form))
@@ -60,10 +64,22 @@ class Masking:
         if len(text) > _LONG:
             pattern = _any_of([form for form in self._forms if form in text])
         cuts = [cut.span() for cut in _CUT.finditer(text)]
-        if not cuts:
-            return text if pattern is None else pattern.sub(MASK, text)
-        whole = [] if pattern is None else [found.span() for found in pattern.finditer(text)]
+        whole = [] if pattern is None else [self._whole(found) for found in pattern.finditer(text)]
         return _without(text, [*whole, *self._pieces(text, cuts)])
+
+    def _whole(self, found: re.Match[str]) -> tuple[int, int]:
+        """Where a secret stands; of base64 with the characters that are partly of it, and padding.
+
+        Not in the pattern: it would try every character as the first of one.
+        """
+        text, (start, end) = found.string, found.span()
+        shares_first, shares_last = self._encoded.get(found[0], (False, False))
+        if shares_first and _BASE64.fullmatch(text[start - 1 : start]):
+            start -= 1
+        if shares_last and _BASE64.fullmatch(text[end : end + 1]):
+            end += 1
+            end += len(text[end : end + 2]) - len(text[end : end + 2].lstrip("="))
+        return start, end
 
     def _pieces(self, text: str, cuts: Sequence[tuple[int, int]]) -> Iterator[tuple[int, int]]:
         """Where cuts have left a part of a secret."""
@@ -148,7 +164,6 @@ def _forms(value: str) -> Iterator[str]:
     for line in value.splitlines():
         if len(line.strip()) >= _SHORTEST_PART:
             yield line.strip()
-    yield from _in_base64(value.encode())
 
 
 def _as_number(value: str) -> Iterator[float]:
@@ -171,14 +186,21 @@ def _in_json(value: str) -> set[str]:
     return found
 
 
-def _in_base64(raw: bytes) -> Iterator[str]:
-    """What base64 of any text around the value has to contain, wherever it begins."""
+def _in_base64(raw: bytes) -> Iterator[tuple[str, tuple[bool, bool]]]:
+    """What base64 of any text around the value has to contain, wherever it begins.
+
+    With it, whether the character before and the one after hold a part of the value too.
+    """
+    if len(raw) < SHORTEST:
+        return
     for offset in range(3):
         encoded = base64.b64encode(b"\0" * offset + raw).decode().rstrip("=")
         # The first characters also hold what comes before, the last what comes after.
         first = 0 if offset == 0 else offset + 1
-        last = len(encoded) if (offset + len(raw)) % 3 == 0 else len(encoded) - 1
+        shares_last = (offset + len(raw)) % 3 != 0
+        last = len(encoded) - shares_last
         sure = encoded[first:last]
         if len(sure) >= _SHORTEST_PART:
-            yield sure
-            yield sure.replace("+", "-").replace("/", "_")
+            ends = offset > 0, shares_last
+            yield sure, ends
+            yield sure.replace("+", "-").replace("/", "_"), ends
