@@ -74,7 +74,26 @@ def test_syncing_tells_of_each_file_what_became_of_it(cli: Cli) -> None:
     assert [(step["action"], step["outcome"]) for step in found["steps"]] == [
         ("create", "done"), ("create", "done"),
     ]  # fmt: skip
-    assert "not done" not in cli("definitions", "sync", str(folder), "--apply").stdout
+    again = cli("definitions", "sync", str(folder), "--apply").stdout
+    assert "not done" not in again
+    assert "All is up to date." in again
+
+
+def test_syncing_says_in_which_file_and_line_something_is_wrong(cli: Cli) -> None:
+    folder = cli.folder / "definitions"
+    folder.mkdir()
+    (folder / "a.yaml").write_text("name: a\nnodes:\n  - {id: x, type: nothing}\n", "utf-8")
+    (folder / "b.yaml").write_text("name: b\n\tnodes: []\n", "utf-8")
+    (folder / "c.json").write_text(json.dumps(document("c")), "utf-8")
+    (folder / "d.json").write_text(json.dumps(document("c")), "utf-8")
+    said = cli("definitions", "sync", str(folder)).stdout
+    assert f"invalid    a  {folder}/a.yaml" in said
+    assert "error: line 3: nodes[0].type: There is no node type 'nothing'" in said
+    assert "indented with a tab" in said
+    assert f"error: name: {folder}/c.json is called 'c' as well. [duplicate_name]" in said
+    found = cli("definitions", "sync", str(folder), "--json").document["steps"]
+    assert [each["file"] for each in found] == [str(each) for each in sorted(folder.iterdir())]
+    assert [each["problems"][0]["line"] for each in found if each["problems"]] == [3, 2, None]
 
 
 def test_a_run_is_started_with_the_version_that_the_history_shows(cli: Cli) -> None:

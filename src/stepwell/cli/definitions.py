@@ -10,12 +10,11 @@ import click
 import msgspec
 
 from stepwell.cli.arguments import common
-from stepwell.cli.documents import ENDINGS, as_yaml, load, say_problems, say_published
+from stepwell.cli.documents import as_yaml, load, say_problems, say_published
 from stepwell.cli.drafts import draft
-from stepwell.cli.exits import INPUT_ERROR, OK
 from stepwell.cli.output import emit, moment, shown, table
 from stepwell.cli.session import connected
-from stepwell.errors import InvalidInput
+from stepwell.cli.syncing import sync
 from stepwell.graph.diff import describe
 from stepwell.graph.documents import valid
 from stepwell.kernel.clock import to_datetime
@@ -43,6 +42,7 @@ def definitions() -> None:
 
 
 definitions.add_command(draft)
+definitions.add_command(sync)
 
 
 @definitions.command("list")
@@ -279,44 +279,3 @@ def delete(name: str, store: str | None, as_json: bool) -> None:
         emit({"name": name, "deleted": True})
     else:
         click.echo(f"Deleted {name}.")
-
-
-@definitions.command()
-@click.argument("folder", metavar="FOLDER")
-@click.option("--apply", is_flag=True, help="Do it; without, the plan is shown only.")
-@click.option("--delete-missing", is_flag=True, help="Delete definitions that have no file.")
-@common
-def sync(folder: str, apply: bool, delete_missing: bool, store: str | None, as_json: bool) -> int:
-    """Bring the definitions to what the files of a folder say; without --apply, show how.
-
-    \b
-    Example:
-      stepwell definitions sync flows --apply
-    """
-    if not Path(folder).is_dir():
-        raise InvalidInput(f"{folder} is no folder.")
-    files = sorted(each for each in Path(folder).iterdir() if each.suffix in ENDINGS)
-    loaded = [(each, load(str(each))) for each in files]
-
-    async def work(stepwell: Stepwell) -> Any:
-        return await stepwell.definitions.sync_all(
-            [document.document for _, document in loaded], delete_missing=delete_missing,
-            apply=apply, author=getpass.getuser(),
-        )  # fmt: skip
-
-    plan = connected(store, work)
-    if as_json:
-        emit({"applied": plan.applied, "ok": plan.ok, "steps": msgspec.to_builtins(plan.steps)})
-    else:
-        for step in plan.steps:
-            undone = " (not done)" if apply and step.outcome != "done" else ""
-            click.echo(f"{step.action:<10} {step.name or '?'}{undone}")
-            said = [*step.changes, *(problem.message for problem in step.problems), step.message]
-            for line in filter(None, said):
-                click.echo(f"    {line}")
-        if not apply and plan.ok:
-            click.echo("Nothing was changed; --apply does it.")
-        elif not plan.applied:
-            some = any(step.outcome == "done" for step in plan.steps)
-            click.echo("Not all of it was done." if some else "Nothing was done.")
-    return OK if plan.ok else INPUT_ERROR

@@ -120,7 +120,7 @@ class Syncing(Publishing):
     ) -> SyncStep:
         name = "" if found.definition is None else found.definition.name
         problems = [*found.problems]
-        if name in seen:
+        if name and name in seen:
             said = f"Two documents are called {name!r}."
             problems.append(Problem("name", "duplicate_name", said, "Names are unique."))
         try:
