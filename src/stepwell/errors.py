@@ -257,7 +257,11 @@ class SignalNotDelivered(StepwellError):
     code = "signal_not_delivered"
 
 
-class ContextMisuse(StepwellError):
+class NonRetryable(Exception):
+    """Raise this in a step function to fail the step at once, whatever its retry policy says."""
+
+
+class ContextMisuse(StepwellError, NonRetryable):
     """The context was used where it cannot be: inside a step function, or after its run ended."""
 
     code = "context_misuse"
@@ -321,10 +325,6 @@ class StepBudgetExceeded(StepwellError):
     """The run has executed as many nodes as its policy allows."""
 
     code = "step_budget_exceeded"
-
-
-class NonRetryable(Exception):
-    """Raise this in a step function to fail the step at once, whatever its retry policy says."""
 
 
 class ConfigInvalid(StepwellError, NonRetryable):

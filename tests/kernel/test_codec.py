@@ -181,3 +181,13 @@ def test_what_is_nested_too_deep_to_be_read_everywhere_is_refused() -> None:
         encode(_nested(MAX_DEPTH + 1), "The input")
     with pytest.raises(ResultNotSerialisable, match="more than 200 levels deep"):
         encode_result(_nested(MAX_DEPTH + 1), MAX_RESULT_BYTES)
+
+
+def test_a_coroutine_is_asked_for_its_await() -> None:
+    async def later() -> None: ...
+
+    coroutine = later()
+    with pytest.raises(ResultNotSerialisable, match=r"is an `await` missing\? Return") as caught:
+        encode_result({"user": coroutine}, 1000)
+    assert "at ['user']" in caught.value.message
+    coroutine.close()

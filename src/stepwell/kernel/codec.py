@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import re
+from collections.abc import Coroutine
 from itertools import accumulate
 from typing import Any
 
@@ -23,6 +24,8 @@ def _hook(value: Any) -> Any:
     dump = getattr(value, "model_dump", None)
     if dump is not None and not isinstance(value, type):
         return dump(mode="json")
+    if isinstance(value, Coroutine):
+        raise NotImplementedError("a coroutine has no JSON form: is an `await` missing?")
     raise NotImplementedError(f"objects of type {type(value).__qualname__} have no JSON form")
 
 
@@ -76,7 +79,7 @@ def encode(value: Any, what: str, limit: int = MAX_RESULT_BYTES) -> str:
         data = _to_json(value, limit)
     except Exception as error:
         raise NotSerialisable(
-            f"{what} cannot be written as JSON{_where(value, error)}: {describe(error)}."
+            f"{what} cannot be written as JSON{_where(value, error)}: {_sentence(error)}"
         ) from error
     if len(data) > limit:
         raise InputTooLarge(
@@ -92,7 +95,7 @@ def encode_result(value: Any, limit: int) -> str:
         data = _to_json(value, limit)
     except Exception as error:
         raise ResultNotSerialisable(
-            f"The result cannot be written as JSON{_where(value, error)}: {describe(error)}. "
+            f"The result cannot be written as JSON{_where(value, error)}: {_sentence(error)} "
             "Return plain data, dataclasses, or Pydantic or msgspec models."
         ) from error
     if len(data) > limit:
@@ -101,6 +104,11 @@ def encode_result(value: Any, limit: int) -> str:
             "Keep large data elsewhere and return where it is."
         )
     return data.decode()
+
+
+def _sentence(error: Exception) -> str:
+    text = describe(error)
+    return text if text.endswith("?") else f"{text}."
 
 
 def _where(value: Any, error: Exception) -> str:
