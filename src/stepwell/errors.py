@@ -449,7 +449,7 @@ class GateDenied(StepwellError, NonRetryable):
 
 
 class RunDenied(GateDenied):
-    """The same, and the run is cancelled."""
+    """Somebody denied what a node asked for, and so the run is cancelled."""
 
     code = "denied"
 

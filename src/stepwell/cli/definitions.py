@@ -217,7 +217,7 @@ def rollback(
 @definitions.command()
 @_name
 @click.argument("a", metavar="REF")
-@click.argument("b", metavar="REF", required=False)
+@click.argument("b", metavar="[REF]", required=False)
 @common
 def diff(name: str, a: str, b: str | None, store: str | None, as_json: bool) -> None:
     """Show what differs between two revisions; without the second, from the first to the current.

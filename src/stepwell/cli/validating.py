@@ -53,7 +53,7 @@ def import_(file: str, output: str | None, as_json: bool) -> int:
 
     \b
     Examples:
-      stepwell import shiny.formula.toml > shiny.yaml
+      stepwell import examples/dialects/shiny.formula.toml > shiny.yaml
       stepwell import flow.json -o flow.yaml
     """
     document = load(file)

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("targets", metavar="MODULE[:NAME]...", nargs=-1)
+@click.argument("targets", metavar="[MODULE[:NAME]]...", nargs=-1)
 @click.option("--processes", type=int, default=1, show_default=True, help="So many processes.")
 @click.option(
     "--concurrency", type=int, default=100, show_default=True, help="Runs at a time, per process."
