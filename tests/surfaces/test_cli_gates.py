@@ -181,6 +181,14 @@ def test_what_cannot_be_resumed_is_refused(lite: Cli) -> None:
     assert log(lite) == ["build"]
 
 
+def test_a_decision_about_a_run_that_has_ended_is_told_so(lite: Cli) -> None:
+    text = "name: x\nnodes: [{id: a, type: transform, config: {value: 1}}]\n"
+    run_id = document(lite, "run", written(lite, text))["run_id"]
+    refused = lite.process("resume", run_id, "--decision", "approve")
+    assert refused.exit_code == 10
+    assert "It has ended: completed." in refused.stderr
+
+
 def test_resuming_an_ended_run_only_shows_it(lite: Cli) -> None:
     at = at_gate(lite)
     ended = document(lite, "resume", at["run"], "--decision", "approve")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 
 import pytest
 
@@ -87,6 +88,8 @@ def test_a_failed_run_exits_40_and_lists_what_it_never_came_to(lite: Cli) -> Non
     assert found["error"]["step"] == "breaks"
     assert "oh no" in found["error"]["message"]
     assert statuses(found) == {"first": "completed", "breaks": "failed", "after": "skipped"}
+    shown = lite("runs", "show", found["run_id"]).stdout
+    assert re.search(r"^after +node +skipped +– .*upstream_failed", shown, re.MULTILINE)
     assert step(found, "after")["reason"] == "upstream_failed"
     assert step(found, "breaks")["error"] == found["error"]
     assert "✗ breaks" in done.stderr

@@ -212,3 +212,9 @@ def test_problems_that_are_too_many_to_be_listed_are_counted(lite: Cli) -> None:
     found = document(lite, "validate", "-", "--json", stdin=text, exit_code=10)["problems"]
     assert {each["code"] for each in found[:-1]} == {"unknown_type"}
     assert found[-1]["message"] == f"There are {1001 - len(found[:-1])} more problems."
+
+
+def test_only_what_runs_a_file_tells_how_to_start_what_is_none(lite: Cli) -> None:
+    for command in ("import", "validate"):
+        assert "runs start" not in lite(command, "nofile").stderr
+    assert "stepwell runs start nofile" in lite("run", "nofile").stderr

@@ -20,10 +20,13 @@ from stepwell.kernel.names import show
 ENDINGS = (".yaml", ".yml", ".json")
 
 
-def load(path: str) -> Checked:
-    """Read and check a file; `-` is standard input."""
+def load(path: str, otherwise: str = "") -> Checked:
+    """Read and check a file; `-` is standard input.
+
+    `otherwise` says what can be done about a name that is none of a file.
+    """
     try:
-        text = text_of(path)
+        text = text_of(path, otherwise)
     except InvalidDefinition:
         raise
     except InvalidInput as error:  # not even text
@@ -45,15 +48,14 @@ def load(path: str) -> Checked:
         return _unreadable(error.message)
 
 
-def text_of(path: str) -> str:
+def text_of(path: str, otherwise: str = "") -> str:
     """The text of a file; `-` is standard input."""
     try:
         return _text(path)
     except OSError as error:
         why = error.strerror or str(error)
-        hint = ""
-        if isinstance(error, FileNotFoundError) and "." not in path:
-            hint = f" To start a definition that is published: stepwell runs start {path}"
+        no_file = isinstance(error, FileNotFoundError) and "." not in path
+        hint = otherwise if no_file else ""
         raise InvalidDefinition(f"{path} cannot be read: {why}.{hint}") from error
     except UnicodeDecodeError as error:
         raise InvalidInput(

@@ -90,7 +90,7 @@ def failure_of(error: Exception) -> Failure:
     """What to say of an error, and how to exit."""
     if isinstance(error, RunEndedBadly):
         details = {"run_id": error.run_id, "error": error.error}
-        return Failure(FAILURE, error.code, f"Run {error.run_id}: {error}", details)
+        return Failure(FAILURE, error.code, error.message, details)
     if isinstance(error, StepwellError):
         exit_code = FAILURE if error.code in _FAILURES else INPUT_ERROR
         return Failure(exit_code, error.code, error.message, error.details)

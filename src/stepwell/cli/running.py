@@ -21,6 +21,8 @@ from stepwell.cli.targets import Targets, load_targets
 from stepwell.errors import FunctionUnknown, GateNotFound, InvalidInput
 from stepwell.graph.documents import Checked, valid
 from stepwell.graph.plan import Plan
+from stepwell.kernel.names import show
+from stepwell.kernel.run import Run
 from stepwell.sdk.function import functions_by_name
 
 if TYPE_CHECKING:
@@ -55,11 +57,13 @@ def run(
 
     \b
     Examples:
-      stepwell run examples/diamond.yaml
-      stepwell run release.yaml --input '{"tag": "v1"}'
-      stepwell run hanoi.formula.toml --auto-advance
+      stepwell run examples/diamond-continue.yaml
+      stepwell run examples/release-approval.yaml --input '{"tag": "v1.2.3"}'
+      stepwell run examples/dialects/shiny.formula.toml --input '{"feature": "x"}' --auto-advance
     """
-    document = load(file)
+    document = load(
+        file, f" To start a definition that is published: stepwell runs start {show(file)[1:-1]}"
+    )
     say_problems(document.problems)
     definition, plan = valid(document), document.plan
     assert plan is not None
@@ -120,7 +124,7 @@ def resume(
         if not run.ended:
             _check_functions(plan, loaded)
         if decision is not None:
-            gate = await _gate(stepwell, run_id, gate_id)
+            gate = await _gate(stepwell, run, gate_id)
             await stepwell.gates.decide(
                 gate, decision, by=by or getpass.getuser(), note=note, token=token,
                 roles=ROLES,
@@ -130,17 +134,18 @@ def resume(
     return _finish(store, loaded, begin)
 
 
-async def _gate(stepwell: Stepwell, run_id: str, wanted: str | None) -> str:
+async def _gate(stepwell: Stepwell, run: Run, wanted: str | None) -> str:
     """The gate that is meant: by its id, by its step, or because there is no other."""
-    gates = {gate.id: gate.key.rpartition("[")[0] for gate in await stepwell.gates.list(run_id)}
+    gates = {gate.id: gate.key.rpartition("[")[0] for gate in await stepwell.gates.list(run.id)}
     if wanted is not None and wanted not in gates and wanted not in gates.values():
         return wanted  # one that is closed says so itself
     found = [each for each, step in gates.items() if wanted in (None, each, step)]
     listed = ", ".join(f"{step} ({each})" for each, step in gates.items())
     if not found:
-        raise GateNotFound(f"Run {run_id} waits at no gate.", run_id=run_id)
+        ended = f" It has ended: {run.status}." if run.ended else ""
+        raise GateNotFound(f"Run {run.id} waits at no gate.{ended}", run_id=run.id)
     if len(found) > 1:
-        raise InvalidInput(f"Run {run_id} waits at several gates; name one with --gate: {listed}.")
+        raise InvalidInput(f"Run {run.id} waits at several gates; name one with --gate: {listed}.")
     return found[0]
 
 

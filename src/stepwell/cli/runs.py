@@ -199,7 +199,8 @@ def start(
 ) -> None:  # fmt: skip
     """Start a run of the definition NAME with INPUT, which is JSON.
 
-    A worker must have brought the definition to this store once; none needs to be alive.
+    The store has to know the definition: a worker has brought it once, or, if it is data, it was
+    published. No worker needs to be alive.
 
     \b
     Examples:

@@ -68,10 +68,10 @@ def _journal(steps: list[Step]) -> Iterator[str]:
             step.key,
             step.kind,
             step.status,
-            step.attempts,
+            "–" if _was_skipped(step) else step.attempts,
             f"{step.started_at:%H:%M:%S.%f}"[:-3],
             took(step.started_at, step.completed_at),
-            brief(step.output) if step.status == "completed" else "",
+            brief(step.output) if step.status == "completed" or _was_skipped(step) else "",
         )
         for step in steps
     ]
@@ -85,3 +85,8 @@ def _journal(steps: list[Step]) -> Iterator[str]:
             yield f"    attempt {failure.number} failed after {after}: {error}"
         if step.error is not None and not step.failures:
             yield f"    {step.error.type}: {step.error.message}"
+
+
+def _was_skipped(step: Step) -> bool:
+    """Whether it is a node that was never tried: its output says why."""
+    return step.kind == "node" and step.status == "skipped"

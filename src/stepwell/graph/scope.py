@@ -102,8 +102,9 @@ def _down(value: Any, key: Key) -> tuple[bool, Any]:
 def _missing(text: str, before: tuple[Key, ...], key: Key, value: Any) -> str:
     where = f" at {'.'.join(map(str, before))!r}" if before else ""
     if isinstance(value, dict):
-        names = ", ".join(sorted(map(str, value))[:10]) or "nothing"
-        return f"{text} is missing: there is no {key!r}{where}, only {names}."
+        names = ", ".join(sorted(map(str, value))[:10])
+        there = f", only {names}" if names else ": nothing is there"
+        return f"{text} is missing: there is no {key!r}{where}{there}."
     if isinstance(value, list):
         return f"{text} is missing: the list{where} has {len(value)} items, and no {key!r}."
     kind = "null" if value is None else f"a {type(value).__name__}"

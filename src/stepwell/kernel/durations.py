@@ -82,6 +82,6 @@ def _parse(text: str, what: str) -> float:
 def _invalid(value: object, what: str) -> InvalidDuration:
     return InvalidDuration(
         f"{what}: {show(value)} is not a duration. "
-        'Write "90s", "1h30m", "7d", ISO 8601 like "PT5M", a number of seconds, or a timedelta.',
+        'Write "90s", "1h30m", "7d", ISO 8601 like "PT5M", or a number of seconds.',
         value=value,
     )
