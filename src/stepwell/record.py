@@ -45,9 +45,13 @@ class VersionRow(msgspec.Struct):
     # The hash of its document, if the definition is data.
     revision: str | None = None
     enabled: bool = True
+    # What people call it.
+    label: str | None = None
 
 
-def graph_version(definition: Definition, number: int, revision: str) -> VersionRow:
+def graph_version(
+    definition: Definition, number: int, revision: str, label: str | None = None
+) -> VersionRow:
     """The version of a definition that is data."""
     policy = definition.policy
     retention = EPHEMERAL_RETENTION if policy.ephemeral else None
@@ -62,6 +66,7 @@ def graph_version(definition: Definition, number: int, revision: str) -> Version
         max_concurrent_runs=policy.max_concurrent_runs,
         deadline_seconds=None if policy.timeout is None else seconds(policy.timeout),
         revision=revision,
+        label=label,
     )
 
 
@@ -106,6 +111,10 @@ class Records(Protocol):
         Those go that no revision, no version and no run names; for the others it is as if they
         were kept now.
         """
+        ...
+
+    async def labelled(self, workspace_id: str, definition: str, label: str) -> str | None:
+        """The hash of what was called so last, also if it is called otherwise by now."""
         ...
 
     async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:

@@ -252,9 +252,11 @@ async def test_a_rollback_says_which_version_it_brought_back(world: World) -> No
         revision = (await sw.definitions.rollback("checks", "1.0.0")).revision
         assert (revision.version, revision.note) == ("1.1.1", "1.0.0 again")
         with pytest.raises(RevisionNotFound, match=r"1\.1\.1 \(number 3\), 1\.1\.0 \(number 2\)"):
-            await sw.definitions.rollback("checks", "1.0.0")
-        with pytest.raises(AlreadyCurrent):
-            await sw.definitions.rollback("checks", 1)
+            await sw.definitions.rollback("checks", "1.0.1")
+        for ref in ("1.0.0", 1):  # what it was called before
+            with pytest.raises(AlreadyCurrent):
+                await sw.definitions.rollback("checks", ref)
+        assert await sw.definitions.document("checks", "1.0.0") == document(seconds=1)
 
 
 async def test_rolling_back_something_else_than_is_current_is_a_conflict(world: World) -> None:

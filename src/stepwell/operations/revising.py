@@ -115,6 +115,9 @@ class Revising:
         listed = await self._records.revisions(self._id, name)
         wanted = head.hash if ref is None else await self._hash_of_number(name, ref)
         found = [each for each in listed if wanted == each.hash or ref == each.version]
+        if not found and isinstance(ref, str) and ref.isprintable():
+            earlier = await self._records.labelled(self._id, name, ref)
+            found = [each for each in listed if each.hash == earlier]
         if not found and isinstance(ref, str) and len(ref) >= MIN_PREFIX:
             found = [each for each in listed if each.hash.startswith(ref.lower())]
         if len(found) == 1:
@@ -229,7 +232,7 @@ class Revising:
             draft=how.draft,
             document=found.text,
             revision=revision,
-            version=graph_version(definition, revision.number, revision.hash),
+            version=graph_version(definition, revision.number, revision.hash, revision.version),
             proposal=how.proposal,
             triggers=triggers,
             removed=removed,

@@ -126,6 +126,14 @@ class SqlRecords:
             await self._amend(put_off_or_deleted(workspace_id, hash, before, now))
         return len(rows)
 
+    async def labelled(self, workspace_id: str, definition: str, label: str) -> str | None:
+        rows = await self._fetch(
+            """SELECT revision FROM versions WHERE workspace_id = $1 AND name = $2 AND label = $3
+               ORDER BY version DESC LIMIT 1""",
+            *(workspace_id, definition, label),
+        )
+        return rows[0][0] if rows else None
+
     async def revisions(self, workspace_id: str, definition: str) -> list[RevisionRecord]:
         rows = await self._fetch(
             f"""SELECT {_REVISION} FROM revisions WHERE workspace_id = $1 AND definition = $2

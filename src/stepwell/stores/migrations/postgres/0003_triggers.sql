@@ -75,3 +75,10 @@ CREATE TABLE usage (
     key text COLLATE "C" NOT NULL PRIMARY KEY,
     used bigint NOT NULL
 );
+
+-- What a version was called: the history keeps one name for each hash, the last one.
+ALTER TABLE versions ADD COLUMN label text;
+
+UPDATE versions SET label = (
+    SELECT r.version FROM revisions r WHERE r.workspace_id = versions.workspace_id
+       AND r.definition = versions.name AND r.number = versions.version);

@@ -79,3 +79,10 @@ CREATE TABLE usage (
     key TEXT NOT NULL PRIMARY KEY,
     used INTEGER NOT NULL
 ) WITHOUT ROWID;
+
+-- What a version was called: the history keeps one name for each hash, the last one.
+ALTER TABLE versions ADD COLUMN label TEXT;
+
+UPDATE versions SET label = (
+    SELECT r.version FROM revisions r WHERE r.workspace_id = versions.workspace_id
+       AND r.definition = versions.name AND r.number = versions.version);
