@@ -8,6 +8,8 @@ from typing import Any
 
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
+from stepwell.kernel.plans import Plan
+from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
 from tests.engine.support import until
@@ -111,6 +113,29 @@ async def test_what_one_event_cannot_start_does_not_hold_up_the_next(world: Worl
         assert [each.code for each in refusals] == ["condition_failed", "input_invalid"]
         found = await sw.triggers.get("strict/t")
         assert (found.failures, found.last_error) == (0, None), "the last one went well"
+
+
+async def test_what_is_left_of_a_quota_is_used_and_only_who_wanted_more_is_refused(
+    world: World,
+) -> None:
+    settings = Settings(plan=Plan("small", runs_per_month=4))
+    async with world([heard], settings=settings) as sw:
+        for name in ("a", "b"):
+            await sw.triggers.create("heard", "event", {"event": "news"}, name=name)
+        only = {"event": "news", "filter": {"n": 9}}
+        await sw.triggers.create("heard", "event", only, name="other")
+        await sw.triggers.create("heard", "event", {"event": "news"}, name="off", enabled=False)
+        await sw.start("heard", {"n": 0})
+        for n in range(1, 4):
+            await sw.emit("news", {"n": n})
+        async with sw.housekeeping():
+            await delivered(sw)
+        assert [each["n"] for each in await inputs(sw)] == [0, 1, 1, 2]
+        found = [(await sw.triggers.refusals(f"heard/{name}")) for name in ("a", "b")]
+        assert [len(each) for each in found] == [1, 2]
+        assert {each.code for refusals in found for each in refusals} == {"quota_exceeded"}
+        assert await sw.triggers.refusals("heard/other") == []
+        assert await sw.triggers.refusals("heard/off") == []
 
 
 async def test_several_that_deliver_start_no_run_twice(store_url: str, clock: FakeClock) -> None:

@@ -37,23 +37,24 @@ class Outbox:
 
     async def run_once(self) -> int | None:
         """Deliver everything that is pending; nothing here waits for a time."""
-        limit = BATCH
+        limit, apart = BATCH, False
         while events := await self._triggers.pending_events(self._workspace_id, limit):
             try:
-                await self._deliver(events)
-                limit = BATCH
+                await self._deliver(events, apart)
+                limit, apart = min(2 * limit, BATCH), False
             except Overtaken:
                 # Somebody else has delivered some of them, or a trigger was changed. Look again.
                 limit = max(limit // 2, 1)
             except StoreUnavailable:
                 raise
-            except StepwellError as error:  # the store will not have some run
-                if len(events) == 1:
-                    await self._give_up(events[0], error)
-                limit = 1
+            except StepwellError:  # the store will not have some run
+                if apart:
+                    raise
+                limit, apart = 1, len(events) == 1
         return None
 
-    async def _deliver(self, events: Sequence[EventRecord]) -> None:
+    async def _deliver(self, events: Sequence[EventRecord], apart: bool) -> None:
+        """Deliver these at once, or their runs `apart`: then one that is refused is alone in it."""
         listening = await self._listening(events)
         now = self._clock.now()
         after = {each.id: each for found in listening.values() for each in found}
@@ -66,6 +67,9 @@ class Outbox:
                     continue
                 try:
                     start = await self._start(trigger, event)
+                    if start is not None and apart:
+                        # Its key makes it one run, however often it comes to this.
+                        self._changed(await self._triggers.fire(self._workspace_id, [], [start]))
                 except StoreUnavailable:
                     raise
                 except StepwellError as error:
@@ -77,7 +81,8 @@ class Outbox:
                     after[trigger.id] = fired(after[trigger.id], start.id, now)
         firings = [Firing(after[id], was) for id, was in before.items() if after[id] is not was]
         ids = [event.id for event in events]
-        self._changed(await self._triggers.fire(self._workspace_id, firings, starts, refusals, ids))
+        left = [] if apart else starts
+        self._changed(await self._triggers.fire(self._workspace_id, firings, left, refusals, ids))
 
     async def _listening(self, events: Sequence[EventRecord]) -> dict[str, list[TriggerRecord]]:
         types = list(dict.fromkeys(event.type for event in events))
@@ -93,14 +98,3 @@ class Outbox:
             return None
         about = {"id": event.id, "type": event.type, "key": event.key}
         return await self._firer.prepare(trigger, event.payload, event.id, event=about)
-
-    async def _give_up(self, event: EventRecord, error: StepwellError) -> None:
-        """Say to all who listen that the store refuses the run of an event."""
-        now = self._clock.now()
-        triggers = (await self._listening([event])).get(event.type, [])
-        refusals = [self._firer.refusal(trigger, error, now) for trigger in triggers]
-        firings = [
-            Firing(refused(trigger, refusal), trigger)
-            for trigger, refusal in zip(triggers, refusals, strict=True)
-        ]
-        await self._triggers.fire(self._workspace_id, firings, [], refusals, [event.id])
