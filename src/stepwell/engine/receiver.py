@@ -59,7 +59,9 @@ class Receiver:
 
     async def receive(self, path: str, request: Request) -> Received:
         """Start the run of a request, or say why not; what was refused is also written down."""
-        trigger = await self._triggers.trigger_at(self._workspace_id, path)
+        trigger = None
+        if path.isprintable():  # no other can be stored
+            trigger = await self._triggers.trigger_at(self._workspace_id, path)
         if trigger is None:
             raise TriggerNotFound("There is no webhook with this path.")
         try:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -58,12 +58,14 @@ def _refuse_too_often(record: TriggerRecord, schedule: Schedule, plan: Plan) -> 
         )  # fmt: skip
 
 
-async def refuse_taken_path(workspace: Workspace, record: TriggerRecord) -> None:
-    """Raise if another trigger has the path of this one."""
+async def refuse_taken_path(
+    workspace: Workspace, record: TriggerRecord, changing: Collection[str] = ()
+) -> None:
+    """Raise if another trigger has the path of this one, and is not `changing` with it."""
     if record.path is None:
         return
     other = await workspace.store.triggers.trigger_at(workspace.id, record.path)
-    if other is not None and other.id != record.id:
+    if other is not None and other.id != record.id and other.id not in changing:
         raise TriggerExists(
             f"The webhook {other.definition}/{other.name} has the path {record.path!r} already."
         )
@@ -86,7 +88,6 @@ class Following:
             before = known.get(name)
             after = self._written(definition, trigger, before, now)
             if after != before:
-                await refuse_taken_path(self._workspace, after)
                 changed.append(after)
         for each in found:
             if each.name not in written and each.origin == "hand":
@@ -94,7 +95,21 @@ class Following:
                 if moved != each:
                     changed.append(moved)
         gone = [each for each in found if each.origin == "document" and each.name not in written]
+        await self._refuse_taken_paths(changed, gone)
         return changed, gone
+
+    async def _refuse_taken_paths(
+        self, changed: Sequence[TriggerRecord], gone: Sequence[TriggerRecord]
+    ) -> None:
+        """Raise if two triggers would have one path; a path may go from one to another."""
+        by_path: dict[str, str] = {}
+        for each in changed:
+            await refuse_taken_path(self._workspace, each, [t.id for t in (*changed, *gone)])
+            if each.path is not None and by_path.setdefault(each.path, each.name) != each.name:
+                raise TriggerExists(
+                    f"The triggers {by_path[each.path]!r} and {each.name!r} cannot both have the "
+                    f"path {each.path!r}."
+                )
 
     def _written(
         self, definition: Definition, trigger: Mapping[str, Any], before: TriggerRecord | None,

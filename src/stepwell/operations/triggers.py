@@ -64,11 +64,12 @@ class Triggers:
         """A trigger by its id, or by `definition/name`."""
         await self._workspace.fired()
         definition, slash, name = str(trigger).partition("/")
-        if slash:
+        found = None
+        if slash and definition.isprintable():  # no other can be stored
             listed = await self._records.triggers(self._workspace.id, definition)
             found = next((each for each in listed if each.name == name), None)
-        else:
-            found = await self._records.trigger(self._workspace.id, trigger)
+        elif definition.isprintable():
+            found = await self._records.trigger(self._workspace.id, definition)
         if found is None:
             raise TriggerNotFound(
                 f"There is no trigger {show(trigger)}. Name it by its id or as DEFINITION/NAME.",
@@ -136,6 +137,7 @@ class Triggers:
         try:
             self._workspace.changed(await self._records.put(self._workspace.id, record))
         except Overtaken:
+            await refuse_taken_path(self._workspace, record)
             raise TriggerExists(
                 f"Another trigger of {definition!r} has the name {named!r}."
             ) from None

@@ -97,10 +97,17 @@ def proposal_of(workspace_id: str, proposal: ProposalRecord, was: str | None) ->
 
 
 def triggers_of(workspace_id: str, amendment: Amendment) -> list[Statement]:
-    """Those that go first: one that comes may have the name of one that goes."""
+    """Those that go first: one that comes may have the name of one that goes.
+
+    Before that all of them give up their paths, which may go from one to another; in the order in
+    which whoever fires them locks them, so that the two cannot wait for each other.
+    """
+    free = "UPDATE triggers SET path = NULL WHERE workspace_id = $1 AND id = $2"
+    touched = sorted(each.id for each in (*amendment.removed, *amendment.triggers))
+    freed = [Statement(free, (workspace_id, trigger_id)) for trigger_id in touched]
     delete = "DELETE FROM triggers WHERE workspace_id = $1 AND id = $2"
     gone = [Statement(delete, (workspace_id, each.id)) for each in amendment.removed]
-    return gone + [trigger_of(workspace_id, each) for each in amendment.triggers]
+    return freed + gone + [trigger_of(workspace_id, each) for each in amendment.triggers]
 
 
 def deletion_of(workspace_id: str, definition: DefinitionRecord) -> list[Statement]:

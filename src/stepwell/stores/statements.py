@@ -36,7 +36,12 @@ class Statements(Protocol):
 def checked(statement: Statement, changed: int) -> None:
     """Raise if a statement that must has changed nothing."""
     if statement.must and changed == 0:
-        raise Overtaken("Somebody else was faster; look again.")
+        raise overtaken()
+
+
+def overtaken() -> Overtaken:
+    """What is said when something was not, or was already, as it had to be."""
+    return Overtaken("Somebody else was faster; look again.")
 
 
 def as_json(value: Any) -> str:

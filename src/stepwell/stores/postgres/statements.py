@@ -13,7 +13,7 @@ from stepwell.record import VersionRow
 from stepwell.stores.postgres.apply import apply_within
 from stepwell.stores.postgres.connections import Pool
 from stepwell.stores.postgres.registering import register
-from stepwell.stores.statements import Statement, checked
+from stepwell.stores.statements import Statement, checked, overtaken
 
 
 class PostgresStatements:
@@ -43,4 +43,7 @@ class PostgresStatements:
                     await register(db, workspace_id, [version], self._clock.now(), done)
             return done
 
-        return await self._pool.run(work)
+        try:
+            return await self._pool.run(work)
+        except asyncpg.UniqueViolationError as error:
+            raise overtaken() from error

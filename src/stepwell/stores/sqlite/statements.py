@@ -16,7 +16,7 @@ from stepwell.stores.sqlite.apply import apply_within
 from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.registering import register
 from stepwell.stores.sqlite.rows import all_rows, run, writing
-from stepwell.stores.statements import Statement, checked
+from stepwell.stores.statements import Statement, checked, overtaken
 
 
 class SqliteStatements:
@@ -44,7 +44,10 @@ class SqliteStatements:
                     register(db, workspace_id, [version], self._clock.now(), done)
             return done
 
-        return await self._write.run(work)
+        try:
+            return await self._write.run(work)
+        except apsw.ConstraintError as error:
+            raise overtaken() from error
 
 
 @lru_cache(maxsize=256)

@@ -1,0 +1,68 @@
+"""Triggers and their paths: none is had by two, and one may go from one to another."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from stepwell.errors import TriggerExists, TriggerNotFound
+from tests.conftest import World
+
+
+def hooks(**paths: str) -> dict[str, Any]:
+    """A definition with webhooks, by their ids."""
+    return {
+        "name": "hooked",
+        "triggers": [{"id": id, "type": "webhook", "path": path} for id, path in paths.items()],
+        "nodes": [{"id": "a", "type": "transform", "config": {"value": 1}}],
+    }
+
+
+async def test_a_path_may_go_from_one_trigger_of_a_document_to_another(world: World) -> None:
+    async with world([]) as sw:
+        await sw.definitions.publish(hooks(a="x"))
+        await sw.definitions.publish(hooks(b="x", c="y"))
+        await sw.definitions.publish(hooks(b="y", c="x"))
+        found = {each.name: each.path for each in await sw.triggers.list("hooked")}
+        assert found == {"b": "y", "c": "x"}
+
+
+async def test_two_triggers_of_a_document_cannot_have_one_path(world: World) -> None:
+    async with world([]) as sw:
+        with pytest.raises(TriggerExists, match="'a' and 'b' cannot both have the path 'x'"):
+            await sw.definitions.publish(hooks(a="x", b="x"))
+        await sw.definitions.publish(hooks(a="x"))
+        with pytest.raises(TriggerExists, match="hooked/a has the path 'x' already"):
+            await sw.definitions.publish(hooks(a="x", b="x"))
+
+
+async def test_of_those_who_want_a_path_at_the_same_time_one_gets_it(world: World) -> None:
+    async with world([]) as sw:
+        await sw.definitions.publish(hooks())
+        made = [await sw.triggers.create("hooked", "webhook", {}, name=f"w{n}") for n in range(4)]
+        found = await asyncio.gather(
+            *(sw.triggers.update(each.id, {"path": "x"}) for each in made),
+            *(sw.triggers.create("hooked", "webhook", {"path": "x"}, name=n) for n in "abcd"),
+            return_exceptions=True,
+        )
+        refused = [each for each in found if isinstance(each, TriggerExists)]
+        assert len(refused) == 7, found
+        assert all("has the path 'x' already" in str(each) for each in refused)
+
+
+@pytest.mark.parametrize("path", ["x\0", "\ud800", "../x", "x/", "", "X"])
+async def test_a_path_that_no_webhook_has_is_not_found(world: World, path: str) -> None:
+    async with world([]) as sw:
+        await sw.definitions.publish(hooks(a="x"))
+        with pytest.raises(TriggerNotFound):
+            await sw.receive(path, body=b"{}")
+
+
+@pytest.mark.parametrize("name", ["x\0", "hooked/\0", "\ud800/a", "hooked/A", "", "a"])
+async def test_a_trigger_that_is_not_there_is_not_found(world: World, name: str) -> None:
+    async with world([]) as sw:
+        await sw.definitions.publish(hooks(a="x"))
+        with pytest.raises(TriggerNotFound):
+            await sw.triggers.get(name)
