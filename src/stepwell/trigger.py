@@ -60,7 +60,10 @@ class Request(msgspec.Struct, frozen=True):
 
 
 class Told(msgspec.Struct, frozen=True):
-    """An event that somebody outside reports; one of its type with that key is enough."""
+    """An event that somebody outside reports; one with its type and key is enough.
+
+    Unless each delivery counts.
+    """
 
     type: str
     payload: Any

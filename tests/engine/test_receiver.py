@@ -95,6 +95,13 @@ async def test_requests_that_all_count_do_so(world: World) -> None:
         assert len(found) == 3
 
 
+async def test_events_of_requests_that_all_count_do_so_too(world: World) -> None:
+    async with world([told]) as sw:
+        path = await hook(sw, dedupe=False, becomes="events", event="ping")
+        assert [(await sw.receive(path, body=b"{}")).events for _ in range(3)] == [1, 1, 1]
+        assert len((await sw.events.list("ping")).items) == 3
+
+
 async def test_whoever_is_not_believed_is_refused_and_that_is_listed(
     world: World, clock: FakeClock
 ) -> None:

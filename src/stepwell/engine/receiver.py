@@ -94,7 +94,8 @@ class Receiver:
                     trigger, delivery.payload, delivery.key, delivery=delivery.key
                 )
             )
-        events = [self._starter.event(e.type, e.payload, e.key, True) for e in delivery.events]
+        once = delivery.key is not None
+        events = [self._starter.event(e.type, e.payload, e.key, once) for e in delivery.events]
         if not changes and not events:
             return Received(None, False)
         submitted = self._writer.submit(*changes, *events)
