@@ -240,3 +240,7 @@ class Triggers(Protocol):
     async def prune_buckets(self, before: int, limit: int) -> int:
         """Forget up to so many buckets that were full by then; how many there were."""
         ...
+
+    async def prune_turns(self, before: int, limit: int) -> int:
+        """Forget up to so many turns that no throttle counts any more; how many there were."""
+        ...

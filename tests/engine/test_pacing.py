@@ -10,6 +10,7 @@ import pytest
 
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
+from stepwell.engine.pruner import prune_once
 from stepwell.errors import InvalidInput, QuotaExceeded, RateLimited, RunFailed, StepwellError
 from stepwell.kernel.clock import SECOND, to_micros
 from stepwell.kernel.plans import PLANS, Plan, read_plan
@@ -96,6 +97,48 @@ async def test_a_debounced_run_that_has_begun_takes_nothing_more(
         other = await sw.start("waits", 2, debounce={"wait": "1s"})
         assert other.id != first.id
         assert (await sw.get_run(first.id)).input == 1
+
+
+async def test_a_start_that_a_debounced_run_stands_for_is_not_made_again(
+    world: World, clock: FakeClock
+) -> None:
+    debounce = {"wait": "5s"}
+    async with world([quick]) as sw:
+        first, *others = [
+            await sw.start("quick", n, debounce=debounce, idempotency_key=str(n)) for n in range(3)
+        ]
+        again = await sw.start("quick", 1, debounce=debounce, idempotency_key="1")
+        assert {each.id for each in others} | {again.id} == {first.id}
+        async with sw.worker(lease="1h"), flowing(clock, "0.1s"):
+            assert await first.result() == 2, "what was sent again is not the last"
+        for n in range(3):
+            again = await sw.start("quick", n, debounce=debounce, idempotency_key=str(n))
+            assert (again.id, again.created) == (first.id, False)
+        assert (await sw.start("quick", 3, debounce=debounce, idempotency_key="3")).created
+
+
+async def test_what_counts_no_more_is_forgotten(world: World, clock: FakeClock) -> None:
+    async with world([quick]) as sw:
+        throttle = {"limit": 1, "per": "10s"}
+        runs = [await sw.start("quick", n, throttle=throttle | {"key": str(n)}) for n in range(3)]
+        debounce: dict[str, Any] = {"debounce": {"wait": "1s"}, "retention": "1h"}
+        runs += [await sw.start("quick", 1, idempotency_key=key, **debounce) for key in "ab"]
+        await begun(sw, clock, runs)
+        late = await sw.start("quick", 0, throttle=throttle | {"key": "0"})
+        assert (await sw.explain(late.id)).code == "throttle", "its turn counts still"
+        clock.advance("2h")
+        await prune_once(sw.store)
+        assert await sw.store.triggers.prune_turns(clock.now(), 10) == 0
+        assert (await sw.start("quick", 1, idempotency_key="b", **debounce)).created
+
+
+@pytest.mark.parametrize("other", [{"delay": "1h"}, {"throttle": {"limit": 1, "per": "1s"}}])
+async def test_a_debounce_is_alone_in_saying_when_a_run_begins(
+    world: World, other: dict[str, Any]
+) -> None:
+    async with world([quick]) as sw:
+        with pytest.raises(InvalidInput, match="throttle or a delay"):
+            await sw.start("quick", 1, debounce={"wait": "5s"}, **other)
 
 
 async def test_many_who_start_at_once_make_one_debounced_run(

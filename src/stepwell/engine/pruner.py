@@ -53,5 +53,6 @@ async def _prune_old(store: Store, now: int) -> int:
     deleted = await store.prune_events(week_ago, BATCH)
     deleted += await store.triggers.prune_refusals(week_ago, BATCH)
     deleted += await store.triggers.prune_buckets(now, BATCH)
+    deleted += await store.triggers.prune_turns(now, BATCH)
     before = now - DOCUMENTS_SECONDS * SECOND
     return deleted + await store.records.prune_documents(before, now, DOCUMENTS)

@@ -106,10 +106,10 @@ class Starter:
             inputs = revision.inputs
             input = inputs.prepared(inputs.known(input) if loose else input)
             options = with_policy(options, revision.definition, input, trigger)
+        if parent_run_id is not None:
+            options["debounce"] = None  # it is waited for, and by nobody else
         change = self._prepare(row, input, parent_deadline_at, **options)
         change.parent_run_id = parent_run_id
-        if parent_run_id is not None:
-            change.debounce = None  # it is waited for, and by nobody else
         if trigger is not None:
             change.trigger = encode(trigger, "What started the run")
         return change
@@ -139,6 +139,10 @@ class Starter:
             check_text(idempotency_key, "idempotency_key")
         if type(priority) is not int or abs(priority) > 32_000:
             raise InvalidInput(f"priority must be a whole number up to ±32000, not {priority!r}.")
+        if debounce is not None and not (throttle is None and delay is None):
+            raise InvalidInput(
+                "A debounce says when the run begins: it cannot have a throttle or a delay too."
+            )
         limits = []
         # The highest version decides for all of them, as far as it is known here.
         best = self._known.get(definition, row)

@@ -15,6 +15,7 @@ OF_A_RUN = (
     "waits WHERE",
     "limits WHERE",
     "gates WHERE",
+    "absorbed WHERE",
     "events WHERE consumed_by IS NULL AND",
     "events WHERE consumed_by IS NOT NULL AND",
 )

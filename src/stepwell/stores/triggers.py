@@ -164,6 +164,16 @@ class SqlTriggers:
         await self._amend([Statement(delete, (row[0], before)) for row in rows])
         return len(rows)
 
+    async def prune_turns(self, before: int, limit: int) -> int:
+        rows = await self._fetch(
+            "SELECT key, at, run_id FROM turns WHERE over_at < $1 ORDER BY over_at LIMIT $2",
+            before,
+            limit,
+        )
+        delete = "DELETE FROM turns WHERE key = $1 AND at = $2 AND run_id = $3"
+        await self._amend([Statement(delete, tuple(row)) for row in rows])
+        return len(rows)
+
 
 def trigger_of(workspace_id: str, trigger: TriggerRecord) -> Statement:
     """A trigger that is new, or that was changed from the serial before."""

@@ -36,6 +36,14 @@ async def absorb(
     """Let a run that waits for its key to be quiet take over the input; None if there is none."""
     debounce = change.debounce
     assert debounce is not None
+    start = (change.workspace_id, change.definition, change.idempotency_key)
+    earlier: str | None = await db.fetchval(
+        """SELECT run_id FROM absorbed
+           WHERE workspace_id = $1 AND definition = $2 AND idempotency_key = $3""",
+        *start,
+    )
+    if earlier is not None:
+        return earlier, False
     found = await db.fetchrow(
         """SELECT id, created_at, due_at FROM runs WHERE paced_by = $1 AND status = 'pending'
            ORDER BY id DESC LIMIT 1""",
@@ -55,8 +63,12 @@ async def absorb(
         change.input,
         run_id,
     )
+    if change.idempotency_key is not None:
+        await db.execute(
+            "INSERT INTO absorbed VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING", *start, run_id
+        )
     done.due = True
-    return run_id, run_id == change.id
+    return run_id, False
 
 
 async def pace(db: asyncpg.Connection, created: Sequence[StartRun]) -> set[str]:
@@ -87,7 +99,11 @@ async def _pace(db: asyncpg.Connection, change: StartRun) -> bool:
         )
         at = turn_of(change.due_at, last, nth, throttle.period)
         await db.execute(
-            "INSERT INTO turns (key, at, run_id) VALUES ($1, $2, $3)", throttle.key, at, change.id
+            "INSERT INTO turns (key, at, run_id, over_at) VALUES ($1, $2, $3, $4)",
+            throttle.key,
+            at,
+            change.id,
+            at + throttle.period,
         )
         if at > change.due_at:
             await _put_off(db, change, throttle.key, at)

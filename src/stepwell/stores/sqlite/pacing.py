@@ -14,6 +14,15 @@ def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str,
     """Let a run that waits for its key to be quiet take over the input; None if there is none."""
     debounce = change.debounce
     assert debounce is not None
+    start = (change.workspace_id, change.definition, change.idempotency_key)
+    earlier = one(
+        db,
+        """SELECT run_id FROM absorbed
+           WHERE workspace_id = ? AND definition = ? AND idempotency_key = ?""",
+        *start,
+    )
+    if earlier is not None:
+        return earlier[0], False
     found = one(
         db,
         """SELECT id, created_at, due_at FROM runs WHERE paced_by = ? AND status = 'pending'
@@ -36,8 +45,10 @@ def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str,
         change.input,
         run_id,
     )
+    if change.idempotency_key is not None:
+        run(db, "INSERT INTO absorbed VALUES (?, ?, ?, ?)", *start, run_id)
     done.due = True
-    return run_id, run_id == change.id
+    return run_id, False
 
 
 def pace(db: apsw.Connection, change: StartRun) -> bool:
@@ -61,7 +72,14 @@ def pace(db: apsw.Connection, change: StartRun) -> bool:
             throttle.limit - 1,
         ) or (None,)
         at = turn_of(change.due_at, last, nth, throttle.period)
-        run(db, "INSERT INTO turns (key, at, run_id) VALUES (?, ?, ?)", throttle.key, at, change.id)
+        run(
+            db,
+            "INSERT INTO turns (key, at, run_id, over_at) VALUES (?, ?, ?, ?)",
+            throttle.key,
+            at,
+            change.id,
+            at + throttle.period,
+        )
         if at > change.due_at:
             _put_off(db, change, throttle.key, at)
     if (quota := change.quota) is not None:

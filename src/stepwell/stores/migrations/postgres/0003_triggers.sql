@@ -68,8 +68,21 @@ CREATE TABLE turns (
     key text COLLATE "C" NOT NULL,
     at bigint NOT NULL,
     run_id text COLLATE "C" NOT NULL,
+    over_at bigint NOT NULL,
     PRIMARY KEY (key, at, run_id)
 );
+
+CREATE INDEX turns_by_age ON turns (over_at);
+
+CREATE TABLE absorbed (
+    workspace_id text COLLATE "C" NOT NULL,
+    definition text COLLATE "C" NOT NULL,
+    idempotency_key text COLLATE "C" NOT NULL,
+    run_id text COLLATE "C" NOT NULL,
+    PRIMARY KEY (workspace_id, definition, idempotency_key)
+);
+
+CREATE INDEX absorbed_of_run ON absorbed (run_id);
 
 CREATE TABLE usage (
     key text COLLATE "C" NOT NULL PRIMARY KEY,

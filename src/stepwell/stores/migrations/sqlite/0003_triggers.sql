@@ -7,7 +7,8 @@
 -- with the place it has in its workspace, until its runs are started in the transaction that says
 -- it is not. `refusals` are firings that started nothing. `buckets` say when each of them will be
 -- full again; whoever takes something out of one puts that off. `turns` are when throttled runs
--- begin, `usage` is what was used of quotas. `paced_by` names what a run was put off by.
+-- begin, and until when that counts; `usage` is what was used of quotas. `paced_by` names what a
+-- run was put off by; `absorbed` are the starts that a debounced run stands for beside its own.
 
 CREATE TABLE triggers (
     workspace_id TEXT NOT NULL,
@@ -72,8 +73,21 @@ CREATE TABLE turns (
     key TEXT NOT NULL,
     at INTEGER NOT NULL,
     run_id TEXT NOT NULL,
+    over_at INTEGER NOT NULL,
     PRIMARY KEY (key, at, run_id)
 ) WITHOUT ROWID;
+
+CREATE INDEX turns_by_age ON turns (over_at);
+
+CREATE TABLE absorbed (
+    workspace_id TEXT NOT NULL,
+    definition TEXT NOT NULL,
+    idempotency_key TEXT NOT NULL,
+    run_id TEXT NOT NULL,
+    PRIMARY KEY (workspace_id, definition, idempotency_key)
+) WITHOUT ROWID;
+
+CREATE INDEX absorbed_of_run ON absorbed (run_id);
 
 CREATE TABLE usage (
     key TEXT NOT NULL PRIMARY KEY,
