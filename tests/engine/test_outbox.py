@@ -6,11 +6,15 @@ import asyncio
 from contextlib import AsyncExitStack
 from typing import Any
 
+import pytest
+
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
 from stepwell.kernel.plans import Plan
+from stepwell.kernel.records import EventRecord
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
+from stepwell.triggers.event import Event
 from tests.conftest import World
 from tests.engine.support import until
 
@@ -113,6 +117,25 @@ async def test_what_one_event_cannot_start_does_not_hold_up_the_next(world: Worl
         assert [each.code for each in refusals] == ["condition_failed", "input_invalid"]
         found = await sw.triggers.get("strict/t")
         assert (found.failures, found.last_error) == (0, None), "the last one went well"
+
+
+async def test_a_type_that_fails_does_not_hold_up_what_comes_after(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wants(_: Any, config: Any, event: EventRecord) -> bool:
+        return bool(event.payload["n"] > 0)
+
+    monkeypatch.setattr(Event, "wants", wants)
+    async with world([heard]) as sw:
+        await sw.triggers.create("heard", "event", {"event": "news"})
+        await sw.emit("news", {"nobody": "has thought of that"})
+        await sw.emit("news", {"n": 1})
+        async with sw.housekeeping():
+            await delivered(sw)
+        assert await inputs(sw) == [{"n": 1}]
+        (refusal,) = await sw.triggers.refusals("heard/event")
+        assert refusal.code == "trigger_invalid"
+        assert "KeyError('n')" in refusal.message
 
 
 async def test_what_is_left_of_a_quota_is_used_and_only_who_wanted_more_is_refused(

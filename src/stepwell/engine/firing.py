@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+import logging
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any
 
 import msgspec
@@ -23,6 +25,8 @@ from stepwell.kernel.names import bounded
 from stepwell.kernel.records import RefusalRecord, TriggerRecord
 from stepwell.store import Store
 from stepwell.trigger import TriggerType
+
+log = logging.getLogger("stepwell.firing")
 
 # Why nothing was started although nothing is wrong: these are no failures of the trigger.
 REFUSED = (DefinitionDisabled.code, TriggerDisabled.code, QuotaExceeded.code, RateLimited.code)
@@ -60,9 +64,9 @@ class Firer:
 
         `about` is what the run can see of its trigger, beside what that is.
         """
-        kind = self.type_of(trigger)
-        config = kind.valid(trigger.config, trigger.timezone)
-        input = payload if config.map is None else mapped(config.map, payload)
+        with alone(trigger):
+            config = self.type_of(trigger).valid(trigger.config, trigger.timezone)
+            input = payload if config.map is None else mapped(config.map, payload)
         return await self._starter.prepare(
             trigger.definition, input, loose=config.map is None,
             trigger={"type": trigger.type, "id": trigger.id, "name": trigger.name, **about},
@@ -82,6 +86,18 @@ class Firer:
         """Why a trigger has started nothing."""
         message = error.message[:MAX_MESSAGE].replace("\0", "")
         return RefusalRecord(self._ids.new(), trigger.id, error.code, message, now)
+
+
+@contextmanager
+def alone(trigger: TriggerRecord) -> Iterator[None]:
+    """Whatever its type raises is a fault of this trigger, and must not hold up the others."""
+    try:
+        yield
+    except StepwellError:
+        raise
+    except Exception as error:
+        log.warning("The trigger type %s has failed.", trigger.type, exc_info=error)
+        raise TriggerInvalid(f"The trigger type {trigger.type!r} has failed: {error!r}") from error
 
 
 def fired(trigger: TriggerRecord, run_id: str, now: int, **fields: Any) -> TriggerRecord:

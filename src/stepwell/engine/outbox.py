@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 
-from stepwell.engine.firing import Firer, fired, refused
+from stepwell.engine.firing import Firer, alone, fired, refused
 from stepwell.errors import Overtaken, StepwellError, StoreUnavailable
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.records import EventRecord, Firing, RefusalRecord, TriggerRecord
@@ -93,8 +93,9 @@ class Outbox:
         return found
 
     async def _start(self, trigger: TriggerRecord, event: EventRecord) -> StartRun | None:
-        kind = self._firer.type_of(trigger)
-        if not kind.wants(kind.valid(trigger.config, trigger.timezone), event):
-            return None
+        with alone(trigger):
+            kind = self._firer.type_of(trigger)
+            if not kind.wants(kind.valid(trigger.config, trigger.timezone), event):
+                return None
         about = {"id": event.id, "type": event.type, "key": event.key}
         return await self._firer.prepare(trigger, event.payload, event.id, event=about)

@@ -11,7 +11,7 @@ from collections.abc import Callable, Sequence
 
 import msgspec
 
-from stepwell.engine.firing import MOST_FAILURES, Firer, fired, refused
+from stepwell.engine.firing import MOST_FAILURES, Firer, alone, fired, refused
 from stepwell.errors import Overtaken, StepwellError, StoreUnavailable
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.clock import moment
@@ -79,14 +79,15 @@ class Ticker:
         """The record of a schedule after its ticks; their runs and refusals are added."""
         assert trigger.next_at is not None
         try:
-            kind = self._firer.type_of(trigger)
-            config = kind.valid(trigger.config, trigger.timezone)
+            with alone(trigger):
+                kind = self._firer.type_of(trigger)
+                config = kind.valid(trigger.config, trigger.timezone)
+                schedule = kind.schedule(config, trigger.timezone, trigger.since)
+                assert schedule is not None
+                due = schedule.due(trigger.next_at - 1, now)
         except StepwellError as error:  # it was written by somebody who knows other types
             refusals.append(refusal := self._firer.refusal(trigger, error, now))
             return _paused(refused(trigger, refusal), refusal)
-        schedule = kind.schedule(config, trigger.timezone, trigger.since)
-        assert schedule is not None
-        due = schedule.due(trigger.next_at - 1, now)
         after = msgspec.structs.replace(trigger, next_at=due.next_at)
         for tick in due.fires:
             at = moment(tick).isoformat()
