@@ -117,6 +117,24 @@ async def test_a_start_that_a_debounced_run_stands_for_is_not_made_again(
         assert (await sw.start("quick", 3, debounce=debounce, idempotency_key="3")).created
 
 
+async def test_a_debounced_run_is_of_the_version_that_its_last_input_is_for(
+    world: World, clock: FakeClock
+) -> None:
+    def of(field: str) -> dict[str, Any]:
+        node = {"id": "a", "type": "transform", "config": {"value": f"@input.{field}"}}
+        inputs = {"type": "object", "properties": {field: {}}, "required": [field]}
+        policy = {"debounce": {"wait": "5s"}}
+        return graph(nodes=[node], inputs=inputs, policy=policy, output="@a")
+
+    async with world([]) as sw:
+        await sw.definitions.publish(of("old"))
+        first = await sw.start("paced", {"old": 1})
+        await sw.definitions.publish(of("new"))
+        assert (await sw.start("paced", {"new": 2})).id == first.id
+        async with sw.worker(lease="1h"), flowing(clock, "0.1s"):
+            assert await first.result() == 2
+
+
 async def test_what_counts_no_more_is_forgotten(world: World, clock: FakeClock) -> None:
     async with world([quick]) as sw:
         throttle = {"limit": 1, "per": "10s"}

@@ -52,10 +52,15 @@ async def absorb(
     if found is None:
         return None
     run_id, first_at, due_at = found
+    # The input was checked for the version that is current now.
     await db.execute(
-        "UPDATE runs SET due_at = $1, trigger = $2 WHERE id = $3",
+        """UPDATE runs SET due_at = $1, trigger = $2, version = $3, program = $4, revision = $5
+           WHERE id = $6""",
         put_off(debounce, change.created_at, first_at, due_at),
         change.trigger,
+        change.version,
+        change.program,
+        change.revision,
         run_id,
     )
     await db.execute(

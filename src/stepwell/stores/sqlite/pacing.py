@@ -32,11 +32,16 @@ def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str,
     if found is None:
         return None
     run_id, first_at, due_at = found
+    # The input was checked for the version that is current now.
     run(
         db,
-        "UPDATE runs SET due_at = ?, trigger = ? WHERE id = ?",
+        """UPDATE runs SET due_at = ?, trigger = ?, version = ?, program = ?, revision = ?
+           WHERE id = ?""",
         put_off(debounce, change.created_at, first_at, due_at),
         change.trigger,
+        change.version,
+        change.program,
+        change.revision,
         run_id,
     )
     run(
