@@ -33,7 +33,6 @@ class Ticker:
     def __init__(
         self, store: Store, workspace_id: str, firer: Firer, changed: Callable[[Committed], None]
     ) -> None:
-        self._store = store
         self._triggers = store.triggers
         self._clock = store.clock
         self._workspace_id = workspace_id
