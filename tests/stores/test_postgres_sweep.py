@@ -9,7 +9,7 @@ from typing import Any
 import asyncpg
 import pytest
 
-from stepwell.kernel.changes import EndRun, Held
+from stepwell.kernel.changes import Committed, EndRun, Held
 from stepwell.stores.postgres import PostgresStore, sweep
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.samples import claim, claim_one, commit, enlist, start, wait
@@ -84,3 +84,16 @@ async def test_a_slot_whose_holder_ends_is_not_shared_and_given_away_too(
     await claim(third, "w1", known=known)
     assert await connection.fetchval(SLOTS) == 1
     await connection.close()
+
+
+async def test_a_sweep_that_finds_nothing_is_one_query_also_without_any_worker(
+    url: str, stores: list[PostgresStore]
+) -> None:
+    asked: list[str] = []
+    db = await asyncpg.connect(url, server_settings={"search_path": "stepwell"})
+    try:
+        with db.query_logger(lambda query: asked.append(query.query)):
+            assert await sweep.sweep(db, stores[0].clock.now(), Committed([]))
+    finally:
+        await db.close()
+    assert len(asked) == 1

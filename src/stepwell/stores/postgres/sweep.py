@@ -62,7 +62,8 @@ async def sweep(db: asyncpg.Connection, now: int, done: Committed) -> bool:
             SELECT (SELECT array_agg(id) FROM (
                         SELECT id FROM workers WHERE expires_at <= $1
                         UNION
-                        SELECT id FROM owners WHERE id NOT IN (SELECT id FROM workers) LIMIT $3) w),
+                        SELECT id FROM owners
+                        WHERE id IS NOT NULL AND id NOT IN (SELECT id FROM workers) LIMIT $3) w),
                    (SELECT array_agg(id) FROM (
                         SELECT id FROM runs WHERE expires_at <= $1
                         ORDER BY expires_at LIMIT $2) r),
