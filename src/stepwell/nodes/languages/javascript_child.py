@@ -10,6 +10,7 @@ import json
 import os
 import re
 import sys
+import time
 from importlib import import_module
 from typing import Any
 
@@ -100,7 +101,8 @@ def _output(quickjs: Any, request: dict[str, Any]) -> bytes:
         output = _executed(quickjs, context, request)
     except quickjs.JSException as error:
         full = context.memory()["malloc_size"] > 0.9 * request["memory_bytes"]
-        raise Failed(_described(str(error), full)) from None
+        late = time.process_time() >= request["seconds"]
+        raise Failed(_described(str(error), full, late)) from None
     except MemoryError:
         raise Failed({"failed": "memory"}) from None
     except (TypeError, ValueError, OverflowError):
@@ -155,17 +157,17 @@ def _is_script(context: Any, quickjs: Any, code: str) -> bool:
     return True
 
 
-def _described(error: str, full: bool) -> dict[str, Any]:
+def _described(error: str, full: bool, late: bool) -> dict[str, Any]:
     """What is said of an error that QuickJS gives as its text and the calls it came through."""
     message, _, calls = error.partition("\n    at ")
     found = _LINE.search(calls)
     line = int(found[1]) if found else None
     # What is not an Error has no calls; `undefined` stands in their place.
     message = message.removesuffix("\nundefined").strip()
-    # When there is no memory for an error, null is thrown.
+    # When there is no memory for an error, null is thrown; also when time was up between two jobs.
     if message == "InternalError: out of memory" or (full and message == "null"):
         return {"failed": "memory", "line": line}
-    if message == "InternalError: interrupted":
+    if message == "InternalError: interrupted" or (late and message == "null"):
         return {"failed": "time", "line": line}
     return {"failed": "code", "message": message[:4000], "line": line}
 
