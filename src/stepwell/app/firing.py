@@ -43,7 +43,7 @@ class Firing(Operations):
         self.store.watch(self._dispatcher.noticed)
         keeper = self._dispatcher.housekeeping
         if keeper is None:
-            firing = (self.store, self._workspace, self._firer, self._changed)
+            firing = (self.store, self._workspace, self._firer)
             pruner = Pruner(self.store, self._ids.new())
             reconciler = Reconciler(
                 self.store, self._changed, lambda: bool(self._dispatcher.workers)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -14,6 +15,7 @@ from stepwell.kernel.records import TriggerRecord
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
+    from stepwell.operations.triggers import Triggers
 
 _trigger = click.argument("trigger", metavar="TRIGGER")
 
@@ -111,13 +113,13 @@ def create(
     """
     given = read_json(config, "The config")
 
-    async def work(stepwell: Stepwell) -> dict[str, Any]:
-        made = await stepwell.triggers.create(
+    _change(
+        store,
+        as_json,
+        lambda triggers: triggers.create(
             definition, type_, given, name=name, timezone=tz, enabled=not disabled
-        )
-        return stepwell.triggers.shown(made)
-
-    _say(connected(store, work), as_json)
+        ),
+    )
 
 
 @triggers.command()
@@ -132,11 +134,7 @@ def update(trigger: str, config: str, store: str | None, as_json: bool) -> None:
       stepwell triggers update tidy-up/schedule '{"cron": "0 4 * * *"}'
     """
     given = read_json(config, "The config")
-
-    async def work(stepwell: Stepwell) -> dict[str, Any]:
-        return stepwell.triggers.shown(await stepwell.triggers.update(trigger, given))
-
-    _say(connected(store, work), as_json)
+    _change(store, as_json, lambda triggers: triggers.update(trigger, given))
 
 
 @triggers.command()
@@ -149,11 +147,7 @@ def enable(trigger: str, store: str | None, as_json: bool) -> None:
     Example:
       stepwell triggers enable nightly-checks/nightly
     """
-
-    async def work(stepwell: Stepwell) -> dict[str, Any]:
-        return stepwell.triggers.shown(await stepwell.triggers.enable(trigger))
-
-    _say(connected(store, work), as_json)
+    _change(store, as_json, lambda triggers: triggers.enable(trigger))
 
 
 @triggers.command()
@@ -166,11 +160,7 @@ def disable(trigger: str, store: str | None, as_json: bool) -> None:
     Example:
       stepwell triggers disable nightly-checks/nightly
     """
-
-    async def work(stepwell: Stepwell) -> dict[str, Any]:
-        return stepwell.triggers.shown(await stepwell.triggers.disable(trigger))
-
-    _say(connected(store, work), as_json)
+    _change(store, as_json, lambda triggers: triggers.disable(trigger))
 
 
 @triggers.command()
@@ -242,6 +232,17 @@ def preview(trigger: str, count: int, store: str | None, as_json: bool) -> None:
     click.echo(found.description)
     for at in found.next:
         click.echo(f"  {at}")
+
+
+def _change(
+    store: str | None, as_json: bool, change: Callable[[Triggers], Awaitable[TriggerRecord]]
+) -> None:
+    """Make or change a trigger, and show it as it is then."""
+
+    async def work(stepwell: Stepwell) -> dict[str, Any]:
+        return stepwell.triggers.shown(await change(stepwell.triggers))
+
+    _say(connected(store, work), as_json)
 
 
 def _short(at: str | None) -> str:

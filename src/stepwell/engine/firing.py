@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -22,7 +22,7 @@ from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.mapping import mapped
 from stepwell.kernel.names import bounded
-from stepwell.kernel.records import RefusalRecord, TriggerRecord
+from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
 from stepwell.store import Store
 from stepwell.trigger import TriggerType
 
@@ -73,13 +73,20 @@ class Firer:
             idempotency_key=None if key is None else bounded(f"{trigger.type}:{trigger.id}:{key}"),
         )  # fmt: skip
 
+    async def commit(
+        self, firings: Sequence[Firing], starts: Sequence[StartRun],
+        refusals: Sequence[RefusalRecord] = (), events: Sequence[str] = (),
+    ) -> Committed:  # fmt: skip
+        """Start runs and say that triggers have fired for them, and let workers hear of it."""
+        done = await self._triggers.fire(self._workspace_id, firings, starts, refusals, events)
+        self._changed(done)
+        return done
+
     async def fire(self, trigger: TriggerRecord, payload: Any, key: str | None) -> tuple[str, bool]:
         """Start a run because somebody says so; its id, and whether it is new."""
         own = None if key is None else f"hand:{key}"
         start = await self.prepare(trigger, payload, own, by_hand=True)
-        done = await self._triggers.fire(self._workspace_id, [], [start])
-        self._changed(done)
-        run_id, created = done.outcomes[0]
+        run_id, created = (await self.commit([], [start])).outcomes[0]
         return run_id, created
 
     def refusal(self, trigger: TriggerRecord, error: StepwellError, now: int) -> RefusalRecord:

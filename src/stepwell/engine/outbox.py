@@ -7,11 +7,11 @@ events; so each trigger starts one run for each event, however many processes ar
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 from stepwell.engine.firing import Firer, alone, fired, refused
 from stepwell.errors import Overtaken, StepwellError, StoreUnavailable
-from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.changes import StartRun
 from stepwell.kernel.records import EventRecord, Firing, RefusalRecord, TriggerRecord
 from stepwell.store import Store
 
@@ -26,14 +26,11 @@ class Outbox:
     interval_seconds = 30.0
     fires = True
 
-    def __init__(
-        self, store: Store, workspace_id: str, firer: Firer, changed: Callable[[Committed], None]
-    ) -> None:
+    def __init__(self, store: Store, workspace_id: str, firer: Firer) -> None:
         self._triggers = store.triggers
         self._clock = store.clock
         self._workspace_id = workspace_id
         self._firer = firer
-        self._changed = changed
 
     async def run_once(self) -> int | None:
         """Deliver everything that is pending; nothing here waits for a time."""
@@ -69,7 +66,7 @@ class Outbox:
                     start = await self._start(trigger, event)
                     if start is not None and apart:
                         # Its key makes it one run, however often it comes to this.
-                        self._changed(await self._triggers.fire(self._workspace_id, [], [start]))
+                        await self._firer.commit([], [start])
                 except StoreUnavailable:
                     raise
                 except StepwellError as error:
@@ -82,7 +79,7 @@ class Outbox:
         firings = [Firing(after[id], was) for id, was in before.items() if after[id] is not was]
         ids = [event.id for event in events]
         left = [] if apart else starts
-        self._changed(await self._triggers.fire(self._workspace_id, firings, left, refusals, ids))
+        await self._firer.commit(firings, left, refusals, ids)
 
     async def _listening(self, events: Sequence[EventRecord]) -> dict[str, list[TriggerRecord]]:
         types = list(dict.fromkeys(event.type for event in events))

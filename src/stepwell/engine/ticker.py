@@ -7,13 +7,13 @@ however many processes tick and wherever they die.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import msgspec
 
 from stepwell.engine.firing import MOST_FAILURES, Firer, alone, fired, refused
 from stepwell.errors import Overtaken, StepwellError, StoreUnavailable
-from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.changes import StartRun
 from stepwell.kernel.clock import moment
 from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
 from stepwell.store import Store
@@ -30,14 +30,11 @@ class Ticker:
     interval_seconds = 30.0
     fires = True
 
-    def __init__(
-        self, store: Store, workspace_id: str, firer: Firer, changed: Callable[[Committed], None]
-    ) -> None:
+    def __init__(self, store: Store, workspace_id: str, firer: Firer) -> None:
         self._triggers = store.triggers
         self._clock = store.clock
         self._workspace_id = workspace_id
         self._firer = firer
-        self._changed = changed
 
     async def run_once(self) -> int | None:
         """Fire everything that is due; when the next one will be."""
@@ -57,7 +54,7 @@ class Ticker:
             after = await self._fired(trigger, now, starts, refusals)
             firings.append(Firing(after, trigger))
         try:
-            self._changed(await self._triggers.fire(self._workspace_id, firings, starts, refusals))
+            await self._firer.commit(firings, starts, refusals)
         except Overtaken:
             return len(due) == 1  # somebody else has fired it, or changed it
         except StoreUnavailable:
@@ -68,7 +65,7 @@ class Ticker:
             refusal = self._firer.refusal(due[0], error, now)
             unfired = msgspec.structs.replace(due[0], next_at=firings[0].trigger.next_at)
             firing = Firing(_failed(unfired, refusal), due[0])
-            await self._triggers.fire(self._workspace_id, [firing], [], [refusal])
+            await self._firer.commit([firing], [], [refusal])
         return True
 
     async def _fired(
