@@ -80,7 +80,7 @@ def store_for(url: str, clock: Clock) -> Store:
     return store
 
 
-NODE_GROUP = "stepwell.nodes"
+NODE_GROUP, TRIGGER_GROUP = "stepwell.nodes", "stepwell.triggers"
 
 
 @cache
@@ -98,9 +98,10 @@ def node_types() -> NodeTypes:
 
 @cache
 def trigger_types() -> Mapping[str, TriggerType]:
-    """All trigger types, by name: those of the folder `triggers`."""
+    """All trigger types, by name: those of the folder `triggers`, and those of other packages."""
     contract = import_module("stepwell.trigger")
-    values = (value for module in _modules("triggers") for value in vars(module).values())
+    modules = [*_modules("triggers"), *_brought(TRIGGER_GROUP)]
+    values = (value for module in modules for value in vars(module).values())
     found = [value for value in values if isinstance(value, contract.TriggerType)]
     return {each.name: each for each in found}
 
@@ -115,13 +116,19 @@ def _modules(folder: str) -> list[ModuleType]:
 @cache
 def plugged_in() -> list[NodeType]:
     """The node types that other packages bring, which not every worker has."""
+    modules = _brought(NODE_GROUP)
+    return _types_in(modules) if modules else []
+
+
+def _brought(group: str) -> list[ModuleType]:
+    """Modules that other packages bring, as far as they can be loaded."""
     modules = []
-    for entry in import_module("importlib.metadata").entry_points(group=NODE_GROUP):
+    for entry in import_module("importlib.metadata").entry_points(group=group):
         try:
             modules.append(entry.load())
         except Exception:  # others have their work to do all the same
-            log.exception("The node types of %s cannot be loaded.", entry.value)
-    return _types_in(modules) if modules else []
+            log.exception("The types of %s cannot be loaded.", entry.value)
+    return modules
 
 
 def _types_in(modules: list[ModuleType]) -> list[NodeType]:

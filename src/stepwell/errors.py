@@ -552,6 +552,12 @@ class TriggerDisabled(InvalidInput):
     code = "trigger_disabled"
 
 
+class TimesMissed(StepwellError):
+    """A schedule had times while nothing was there that could fire it."""
+
+    code = "times_missed"
+
+
 class RequestUnfit(InvalidInput):
     """A request to a webhook has another method or other headers than it must have."""
 

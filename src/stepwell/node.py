@@ -255,11 +255,12 @@ class NodeTypes:
         # Those that other packages bring, which not every process has.
         self.plugged_in = {each.name for each in plugged_in}
         self.by_name = {each.name: each for each in (*types, *plugged_in)}
-        # Names that types have elsewhere, and what they are called here.
-        self.aliases = dict(aliases) | {
-            alias: each.name for each in self.by_name.values() for alias in each.aliases
-        }
         self.triggers = {each.name: each for each in triggers}
+        # Names that types have elsewhere, and what they are called here.
+        known: list[NodeType | TriggerType] = [*self.by_name.values(), *self.triggers.values()]
+        self.aliases = dict(aliases) | {
+            alias: each.name for each in known for alias in each.aliases
+        }
 
 
 def _refers(config: Any, loc: tuple[int | str, ...]) -> bool:

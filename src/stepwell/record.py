@@ -180,12 +180,14 @@ class Triggers(Protocol):
         self, workspace_id: str, definition: str | None = None
     ) -> list[TriggerRecord]: ...
 
-    async def due(self, workspace_id: str, now: int, limit: int) -> list[TriggerRecord]:
-        """Those that have to fire by now, in order of time."""
+    async def due(
+        self, workspace_id: str, now: int, limit: int, after: TriggerRecord | None = None
+    ) -> list[TriggerRecord]:
+        """Those that have to fire by now, in order of time; those behind `after`."""
         ...
 
-    async def next_at(self, workspace_id: str) -> int | None:
-        """When the first of them has to fire."""
+    async def next_at(self, workspace_id: str, now: int) -> int | None:
+        """When the first of them has to fire that has not to by now."""
         ...
 
     async def listening(self, workspace_id: str, types: Sequence[str]) -> list[TriggerRecord]:
@@ -204,12 +206,13 @@ class Triggers(Protocol):
     ) -> Committed:  # fmt: skip
         """Start runs, and say in the same transaction that triggers have fired for that.
 
-        `events` are those that were pending and have been seen to.
+        `events` are those that were pending and have been seen to. A trigger whose last run is
+        one that was not started, because there was one for it already, is said to have fired that.
         """
         ...
 
-    async def pending_events(self, workspace_id: str, limit: int) -> list[EventRecord]:
-        """Events that some trigger may fire for, in order."""
+    async def pending_events(self, workspace_id: str, limit: int) -> list[tuple[int, EventRecord]]:
+        """Events that some trigger may fire for, in order, with their places."""
         ...
 
     async def events(

@@ -96,6 +96,8 @@ class TriggerType:
     config: ClassVar[type[TriggerConfig]]
     # Names that it has elsewhere.
     aliases: ClassVar[tuple[str, ...]] = ()
+    # Whether fields of its payload that the definition does not know are left out, not refused.
+    loose: ClassVar[bool] = True
 
     @property
     def help(self) -> str:

@@ -10,6 +10,7 @@ import pytest
 
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
+from stepwell.errors import InvalidInput, StepwellError, TriggerDisabled, TriggerExists
 from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import EventRecord
 from stepwell.settings import Settings
@@ -87,17 +88,87 @@ async def test_events_are_kept_for_triggers_while_nobody_delivers(world: World) 
         assert [each["n"] for each in await inputs(sw)] == list(range(250)), "in order"
 
 
-async def test_an_event_from_before_a_trigger_is_not_for_it(world: World, clock: FakeClock) -> None:
+async def test_an_event_from_before_a_trigger_is_not_for_it(world: World) -> None:
+    """At the same moment by the clock, all of it."""
     async with world([heard]) as sw:
         made = await sw.triggers.create("heard", "event", {"event": "news"}, name="old")
         await sw.emit("news", {"n": 1})
         await sw.triggers.disable(made.id)
-        clock.advance("1s")
         await sw.triggers.create("heard", "event", {"event": "news"}, name="new")
         await sw.emit("news", {"n": 2})
         async with sw.housekeeping():
             await delivered(sw)
         assert [each["n"] for each in await inputs(sw)] == [2]
+        (refusal,) = await sw.triggers.refusals("heard/old")
+        assert (refusal.code, refusal.count) == ("trigger_disabled", 2)
+        await sw.emit("news", {"n": 3})
+        await sw.triggers.enable(made.id)
+        await sw.emit("news", {"n": 4})
+        async with sw.housekeeping():
+            await delivered(sw)
+        found = (await sw.list_runs(definition="heard")).items
+        assert sorted((run.trigger["name"], run.input["n"]) for run in found) == [
+            ("new", 2), ("new", 3), ("new", 4), ("old", 4),
+        ]  # fmt: skip
+
+
+async def test_events_that_wait_for_a_trigger_are_not_lost_when_it_is_changed(
+    world: World, clock: FakeClock
+) -> None:
+    async with world([heard]) as sw:
+        made = await sw.triggers.create("heard", "event", {"event": "news"})
+        for n in range(3):
+            await sw.emit("news", {"n": n})
+        clock.advance("1s")
+        await sw.triggers.update(made.id, {"event": "news", "filter": "payload.n > 0"})
+        async with sw.housekeeping():
+            await delivered(sw)
+        assert [each["n"] for each in await inputs(sw)] == [1, 2]
+        await sw.emit("news", {"n": 3})
+        await sw.triggers.update(made.id, {"event": "olds"})
+        await sw.triggers.update(made.id, {"event": "news"})
+        await sw.emit("news", {"n": 4})
+        async with sw.housekeeping():
+            await delivered(sw)
+        assert [each["n"] for each in await inputs(sw)] == [1, 2, 4], "another one did not want it"
+
+
+async def test_a_trigger_names_the_run_that_there_is(world: World) -> None:
+    calm = {
+        "name": "calm", "policy": {"debounce": {"wait": "1m"}},
+        "nodes": [{"id": "a", "type": "transform", "config": {"value": 1}}],
+        "triggers": [{"id": "t", "type": "event", "event": "news"}],
+    }  # fmt: skip
+    async with world([]) as sw:
+        await sw.definitions.publish(calm)
+        async with sw.housekeeping():
+            for _ in range(3):
+                await sw.emit("news", {})
+                await delivered(sw)
+        (run,) = (await sw.list_runs(definition="calm")).items
+        assert (await sw.triggers.get("calm/t")).last_run_id == run.id
+
+
+async def test_a_start_that_fails_unforeseen_does_not_hold_up_what_comes_after(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async with world([heard]) as sw:
+        await sw.triggers.create("heard", "event", {"event": "news"})
+        for n in range(3):
+            await sw.emit("news", {"n": n})
+        prepare = sw._starter.prepare
+
+        async def prepared(definition: str, input: Any, **more: Any) -> Any:
+            if input["n"] == 1:
+                raise KeyError("unforeseen")
+            return await prepare(definition, input, **more)
+
+        monkeypatch.setattr(sw._starter, "prepare", prepared)
+        async with sw.housekeeping():
+            await delivered(sw)
+        assert [each["n"] for each in await inputs(sw)] == [0, 2]
+        (refusal,) = await sw.triggers.refusals("heard/event")
+        assert "unforeseen" in refusal.message
 
 
 async def test_what_one_event_cannot_start_does_not_hold_up_the_next(world: World) -> None:
@@ -158,7 +229,9 @@ async def test_what_is_left_of_a_quota_is_used_and_only_who_wanted_more_is_refus
         assert [len(each) for each in found] == [1, 2]
         assert {each.code for refusals in found for each in refusals} == {"quota_exceeded"}
         assert await sw.triggers.refusals("heard/other") == []
-        assert await sw.triggers.refusals("heard/off") == []
+        off = await sw.triggers.refusals("heard/off")
+        assert {each.code for each in off} == {"trigger_disabled"}
+        assert sum(each.count for each in off) == 3
 
 
 async def test_several_that_deliver_start_no_run_twice(store_url: str, clock: FakeClock) -> None:
@@ -188,3 +261,43 @@ async def test_a_trigger_can_be_fired_by_hand(world: World) -> None:
         assert await sw.triggers.fire("heard/manual", {"name": "bob"}, key="once") == (
             run_id, False,
         )  # fmt: skip
+
+
+async def test_what_is_fired_by_hand_and_refused_is_listed(world: World) -> None:
+    strict = {
+        "name": "strict",
+        "inputs": {"type": "object", "properties": {"suite": {"type": "string"}}},
+        "triggers": [{"id": "t", "type": "manual"}],
+        "nodes": [{"id": "a", "type": "transform", "config": {"value": 1}}],
+    }
+    async with world([]) as sw:
+        await sw.definitions.publish(strict)
+        with pytest.raises(InvalidInput, match="did you mean 'suite'"):
+            await sw.triggers.fire("strict/t", {"suit": "x"})
+        await sw.definitions.set_enabled("strict", enabled=False)
+        with pytest.raises(StepwellError):
+            await sw.triggers.fire("strict/t", {})
+        await sw.triggers.disable("strict/t")
+        with pytest.raises(TriggerDisabled):
+            await sw.triggers.fire("strict/t", {})
+        refusals = await sw.triggers.refusals("strict/t")
+        assert [each.code for each in refusals] == [
+            "trigger_disabled", "definition_disabled", "input_invalid",
+        ]  # fmt: skip
+        found = await sw.triggers.get("strict/t")
+        assert (found.failures, found.last_error) == (0, None), "that was somebody's mistake"
+
+
+async def test_a_document_cannot_take_over_what_was_made_by_hand(world: World) -> None:
+    document = {
+        "name": "g", "nodes": [{"id": "a", "type": "transform", "config": {"value": 1}}],
+    }  # fmt: skip
+    async with world([]) as sw:
+        await sw.definitions.publish(document)
+        made = await sw.triggers.create("g", "event", {"event": "one"}, name="mine")
+        other = {"id": "mine", "type": "event", "event": "two"}
+        with pytest.raises(TriggerExists, match="made by hand"):
+            await sw.definitions.publish(document | {"triggers": [other]})
+        await sw.definitions.publish(document | {"triggers": [other | {"id": "theirs"}]})
+        await sw.definitions.publish(document)
+        assert await sw.triggers.list() == [await sw.triggers.get(made.id)]

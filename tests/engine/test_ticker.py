@@ -3,17 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
+import pytest
+from msgspec.structs import replace
+
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
-from stepwell.engine.firing import MOST_FAILURES
+from stepwell.engine import ticker
+from stepwell.engine.ticker import MOST_FAILURES
 from stepwell.kernel.clock import SECOND, moment
+from stepwell.kernel.plans import Plan
 from stepwell.kernel.run import Run
+from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
 from tests.engine.support import flowing
@@ -87,7 +94,7 @@ async def test_a_schedule_in_a_document_follows_it(world: World, clock: FakeCloc
         assert await sw.triggers.list() == []
 
 
-async def test_what_was_missed_is_skipped_and_said_so_once_enabled_again(
+async def test_what_was_missed_is_skipped_or_made_up_for_and_said_so(
     world: World, clock: FakeClock
 ) -> None:
     async with world([tick]) as sw:
@@ -106,8 +113,127 @@ async def test_what_was_missed_is_skipped_and_said_so_once_enabled_again(
         counted = Counter(
             run.trigger["name"] for run in (await sw.list_runs(definition="tick")).items
         )
+        missed = {
+            name: [(each.code, each.count) for each in await sw.triggers.refusals(f"tick/{name}")]
+            for name in counted
+        }
+        found = await sw.triggers.get("tick/skips")
     # The last tick is half a minute old and so not late.
     assert counted == {"skips": 1, "latest": 1, "all": 4}
+    assert missed == {
+        "skips": [("times_missed", 239)],
+        "latest": [("times_missed", 239)],
+        "all": [("times_missed", 236)],
+    }
+    assert (found.last_error, found.failures) == (None, 0), "that is nothing to be mended"
+
+
+async def test_no_commit_is_so_long_that_others_wait_for_it(
+    world: World, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(ticker, "MOST_STARTS", 7)
+    async with world([tick]) as sw:
+        config = {"cron": "* * * * *", "misfire": "all", "limit": 20}
+        for n in range(5):
+            await sw.triggers.create("tick", "schedule", config, name=f"t{n}")
+        clock.advance("1h")
+        fire, sizes = sw.store.triggers.fire, []
+
+        async def measured(workspace_id: str, firings: Any, starts: Any, *more: Any) -> Any:
+            sizes.append(len(starts))
+            return await fire(workspace_id, firings, starts, *more)
+
+        monkeypatch.setattr(sw.store.triggers, "fire", measured)
+        async with sw.housekeeping():
+            await caught_up(sw)
+        found = Counter([run.trigger["scheduled_at"] async for run in runs(sw)])
+    assert len(found) == 20 + 2, "the last two are on time"
+    assert set(found.values()) == {5}
+    assert max(sizes) == 7
+
+
+async def test_what_is_left_of_a_quota_is_used_for_the_first_ticks(
+    world: World, clock: FakeClock
+) -> None:
+    settings = Settings(plan=Plan("small", runs_per_month=5))
+    async with world([tick], settings=settings) as sw:
+        config = {"cron": "* * * * *", "misfire": "all", "limit": 8}
+        await sw.triggers.create("tick", "schedule", config, name="t")
+        clock.advance("10m")
+        begin = moment(clock.now())
+        async with sw.housekeeping():
+            await caught_up(sw)
+        found = await ticks(sw)
+        (refusal,) = await sw.triggers.refusals("tick/t")
+        record = await sw.triggers.get("tick/t")
+    assert found == [(begin - timedelta(minutes=9 - n)).isoformat() for n in range(5)]
+    assert (refusal.code, refusal.count) == ("quota_exceeded", 5)
+    assert (record.paused, record.failures) == (None, 0)
+    assert record.last_run_id is not None
+
+
+async def test_a_schedule_that_this_process_cannot_read_is_left_to_others(
+    world: World, clock: FakeClock
+) -> None:
+    async with world([tick]) as sw:
+        made = await sw.triggers.create("tick", "schedule", {"every": "1m"}, name="newer")
+        await sw.triggers.create("tick", "schedule", {"every": "1m"}, name="known")
+        newer = replace(made, config={**made.config, "invented": "later"}, serial=2)
+        await sw.store.triggers.put("default", newer)
+        clock.advance("61s")
+        async with sw.housekeeping():
+            while len(await ticks(sw)) < 1:
+                await asyncio.sleep(0.001)
+            clock.advance("60s")
+            while len(await ticks(sw)) < 2:
+                await asyncio.sleep(0.001)
+        found = await sw.triggers.get("tick/newer")
+        assert (found.next_at, found.paused) == (made.next_at, None)
+        (refusal,) = await sw.triggers.refusals("tick/newer")
+        assert (refusal.code, refusal.count) == ("trigger_invalid", 1)
+        assert "invented" in refusal.message
+        assert {run.trigger["name"] async for run in runs(sw)} == {"known"}
+        shown = [sw.triggers.shown(each) for each in await sw.triggers.list()]
+        assert "invented" in next(each for each in shown if each["name"] == "newer")["description"]
+
+
+async def test_a_change_beside_the_schedule_loses_no_tick(world: World, clock: FakeClock) -> None:
+    async with world([]) as sw:
+        trigger = {"id": "t", "type": "schedule", "every": "10m", "grace": "1h"}
+        await sw.definitions.publish(GRAPH | {"triggers": [trigger]})
+        begin = moment(clock.now())
+        clock.advance("11m")  # and nobody was there
+        await sw.definitions.publish(GRAPH | {"triggers": [trigger | {"map": {"suite": "x"}}]})
+        clock.advance("8m")
+        await sw.definitions.publish(GRAPH | {"timezone": "Asia/Tokyo", "triggers": [trigger]})
+        clock.advance("2m")
+        async with sw.housekeeping():
+            await caught_up(sw)
+        assert await ticks(sw, "report") == [
+            (begin + timedelta(minutes=minutes)).isoformat() for minutes in (20,)
+        ], "another zone is another schedule, but its steps are counted from the same moment"
+        await sw.definitions.publish(
+            GRAPH | {"timezone": "Asia/Tokyo", "triggers": [trigger | {"map": {"suite": "x"}}]}
+        )
+        clock.advance("9m")
+        await sw.definitions.publish(
+            GRAPH | {"timezone": "Asia/Tokyo", "triggers": [trigger | {"map": {"suite": "y"}}]}
+        )
+        async with sw.housekeeping():
+            await caught_up(sw)
+        assert len(await ticks(sw, "report")) == 2, "the tick that was overdue"
+
+
+async def test_what_was_published_before_there_were_triggers_is_armed_when_published_again(
+    world: World,
+) -> None:
+    document = GRAPH | {"triggers": [{"id": "t", "type": "schedule", "every": "10m"}]}
+    async with world([]) as sw:
+        await sw.definitions.publish(document)
+        before = await sw.triggers.get("report/t")
+        await sw.store.triggers.delete("default", before.id)
+        await sw.definitions.publish(document)
+        assert (await sw.triggers.get("report/t")).next_at == before.next_at
 
 
 async def test_a_schedule_that_fails_three_times_is_paused_and_says_why(
@@ -167,6 +293,7 @@ async def test_every_tick_of_a_day_fires_once_whoever_dies(
         await stack.enter_async_context(sw.housekeeping())
         return stack
 
+    chance = random.Random(1)
     begin, lives = clock.now(), 0
     async with Stepwell(workflows=[tick], store=store_for(store_url, clock)) as sw:
         await sw.triggers.create("tick", "schedule", {"cron": "* * * * *"}, name="minutely")
@@ -178,6 +305,12 @@ async def test_every_tick_of_a_day_fires_once_whoever_dies(
                 if (clock.now() - begin) % (60 * SECOND) == 0:
                     await caught_up(sw)
             lives += 1
+            # They die while they tick, or just before, or just after.
+            clock.advance(
+                timedelta(microseconds=60 * SECOND - (clock.now() - begin) % (60 * SECOND))
+            )
+            for _ in range(chance.randrange(30)):
+                await asyncio.sleep(0)
             for each in living if lives % 10 == 0 else [living.pop(0)]:
                 await each.aclose()
             if lives % 10 == 0:
@@ -202,5 +335,5 @@ async def test_every_tick_of_a_day_fires_once_whoever_dies(
 
 async def caught_up(sw: Stepwell) -> None:
     """Return once nothing is due any more."""
-    while (await sw.store.triggers.next_at("default") or 0) <= sw.store.clock.now():
+    while await sw.store.triggers.due("default", sw.store.clock.now(), 1):
         await asyncio.sleep(0.001)

@@ -15,6 +15,7 @@ from stepwell.errors import (
     QuotaExceeded,
     RateLimited,
     StepwellError,
+    StoreUnavailable,
     TriggerDisabled,
     TriggerInvalid,
 )
@@ -30,9 +31,9 @@ log = logging.getLogger("stepwell.firing")
 
 # Why nothing was started although nothing is wrong: these are no failures of the trigger.
 REFUSED = (DefinitionDisabled.code, TriggerDisabled.code, QuotaExceeded.code, RateLimited.code)
-# After so many failures in a row a schedule is paused.
-MOST_FAILURES = 3
 MAX_MESSAGE = 1000
+# Configs that are kept as they were read.
+MAX_READ = 1000
 
 TriggerTypes = Callable[[], Mapping[str, TriggerType]]
 
@@ -45,17 +46,26 @@ class Firer:
         changed: Callable[[Committed], None],
     ) -> None:  # fmt: skip
         self._triggers = store.triggers
+        self._clock = store.clock
         self._workspace_id = workspace_id
         self._starter = starter
         self._ids = ids
         self._types = types
         self._changed = changed
+        self._read: dict[str, tuple[int, TriggerType, Any]] = {}
 
-    def type_of(self, trigger: TriggerRecord) -> TriggerType:
-        found = self._types().get(trigger.type)
-        if found is None:  # another process has a package that brings it
-            raise TriggerInvalid(f"There is no trigger type {trigger.type!r} here.")
-        return found
+    def read(self, trigger: TriggerRecord) -> tuple[TriggerType, Any]:
+        """The type of a trigger, and its config; raises TriggerInvalid."""
+        serial, kind, config = self._read.get(trigger.id, (0, None, None))
+        if kind is None or serial != trigger.serial:
+            kind = self._types().get(trigger.type)
+            if kind is None:  # another process has a package that brings it
+                raise TriggerInvalid(f"There is no trigger type {trigger.type!r} here.")
+            config = kind.valid(trigger.config, trigger.timezone)
+            if len(self._read) >= MAX_READ:
+                self._read.clear()
+            self._read[trigger.id] = (trigger.serial, kind, config)
+        return kind, config
 
     async def prepare(
         self, trigger: TriggerRecord, payload: Any, key: str | None, **about: Any
@@ -64,14 +74,15 @@ class Firer:
 
         `about` is what the run can see of its trigger, beside what that is.
         """
+        own_key = None if key is None else bounded(f"{trigger.type}:{trigger.id}:{key}")
         with alone(trigger):
-            config = self.type_of(trigger).valid(trigger.config, trigger.timezone)
+            kind, config = self.read(trigger)
             input = payload if config.map is None else mapped(config.map, payload)
-        return await self._starter.prepare(
-            trigger.definition, input, loose=config.map is None,
-            trigger={"type": trigger.type, "id": trigger.id, "name": trigger.name, **about},
-            idempotency_key=None if key is None else bounded(f"{trigger.type}:{trigger.id}:{key}"),
-        )  # fmt: skip
+            return await self._starter.prepare(
+                trigger.definition, input, loose=kind.loose and config.map is None,
+                trigger={"type": trigger.type, "id": trigger.id, "name": trigger.name, **about},
+                idempotency_key=own_key,
+            )  # fmt: skip
 
     async def commit(
         self, firings: Sequence[Firing], starts: Sequence[StartRun],
@@ -84,9 +95,19 @@ class Firer:
 
     async def fire(self, trigger: TriggerRecord, payload: Any, key: str | None) -> tuple[str, bool]:
         """Start a run because somebody says so; its id, and whether it is new."""
-        own = None if key is None else f"hand:{key}"
-        start = await self.prepare(trigger, payload, own, by_hand=True)
-        run_id, created = (await self.commit([], [start])).outcomes[0]
+        try:
+            if not trigger.active:
+                why = trigger.paused or "It is disabled."
+                raise TriggerDisabled(f"The trigger {trigger.name!r} does not fire. {why}")
+            own = None if key is None else f"hand:{key}"
+            start = await self.prepare(trigger, payload, own, by_hand=True)
+            run_id, created = (await self.commit([], [start])).outcomes[0]
+        except StoreUnavailable:
+            raise
+        except StepwellError as error:
+            refusal = self.refusal(trigger, error, self._clock.now())
+            await self._triggers.refuse(self._workspace_id, [refusal])
+            raise
         return run_id, created
 
     def refusal(self, trigger: TriggerRecord, error: StepwellError, now: int) -> RefusalRecord:
@@ -97,14 +118,14 @@ class Firer:
 
 @contextmanager
 def alone(trigger: TriggerRecord) -> Iterator[None]:
-    """Whatever its type raises is a fault of this trigger, and must not hold up the others."""
+    """Whatever else is raised here is a fault of this trigger, and must not hold up others."""
     try:
         yield
     except StepwellError:
         raise
     except Exception as error:
-        log.warning("The trigger type %s has failed.", trigger.type, exc_info=error)
-        raise TriggerInvalid(f"The trigger type {trigger.type!r} has failed: {error!r}") from error
+        log.warning("The trigger %s has failed.", trigger.id, exc_info=error)
+        raise TriggerInvalid(f"The {trigger.type} trigger has failed: {error!r}") from error
 
 
 def fired(trigger: TriggerRecord, run_id: str, now: int, **fields: Any) -> TriggerRecord:

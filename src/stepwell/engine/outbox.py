@@ -9,10 +9,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.engine.firing import Firer, alone, fired, refused
-from stepwell.errors import Overtaken, StepwellError, StoreUnavailable
+from stepwell.engine.firing import Firer, alone
+from stepwell.engine.volley import Volley
+from stepwell.errors import Overtaken, StepwellError, StoreUnavailable, TriggerDisabled
 from stepwell.kernel.changes import StartRun
-from stepwell.kernel.records import EventRecord, Firing, RefusalRecord, TriggerRecord
+from stepwell.kernel.records import EventRecord, TriggerRecord
 from stepwell.store import Store
 
 # How many events share a commit.
@@ -50,36 +51,15 @@ class Outbox:
                 limit, apart = 1, len(events) == 1
         return None
 
-    async def _deliver(self, events: Sequence[EventRecord], apart: bool) -> None:
-        """Deliver these at once, or their runs `apart`: then one that is refused is alone in it."""
-        listening = await self._listening(events)
-        now = self._clock.now()
-        after = {each.id: each for found in listening.values() for each in found}
-        before = dict(after)
-        starts: list[StartRun] = []
-        refusals: list[RefusalRecord] = []
-        for event in events:
+    async def _deliver(self, events: Sequence[tuple[int, EventRecord]], apart: bool) -> None:
+        listening = await self._listening([event for _, event in events])
+        volley = Volley(self._firer, self._clock.now(), apart=apart)
+        for place, event in events:
             for trigger in listening.get(event.type, ()):
-                if not trigger.active or event.created_at < trigger.since:
-                    continue
-                try:
-                    start = await self._start(trigger, event)
-                    if start is not None and apart:
-                        # Its key makes it one run, however often it comes to this.
-                        await self._firer.commit([], [start])
-                except StoreUnavailable:
-                    raise
-                except StepwellError as error:
-                    refusals.append(refusal := self._firer.refusal(trigger, error, now))
-                    after[trigger.id] = refused(after[trigger.id], refusal)
-                    continue
-                if start is not None:
-                    starts.append(start)
-                    after[trigger.id] = fired(after[trigger.id], start.id, now)
-        firings = [Firing(after[id], was) for id, was in before.items() if after[id] is not was]
-        ids = [event.id for event in events]
-        left = [] if apart else starts
-        await self._firer.commit(firings, left, refusals, ids)
+                # One from before the trigger was made or enabled is none of its business.
+                if trigger.place is None or place > trigger.place:
+                    await volley.start(trigger, self._start(trigger, event))
+        await volley.commit([event.id for _, event in events])
 
     async def _listening(self, events: Sequence[EventRecord]) -> dict[str, list[TriggerRecord]]:
         types = list(dict.fromkeys(event.type for event in events))
@@ -91,8 +71,10 @@ class Outbox:
 
     async def _start(self, trigger: TriggerRecord, event: EventRecord) -> StartRun | None:
         with alone(trigger):
-            kind = self._firer.type_of(trigger)
-            if not kind.wants(kind.valid(trigger.config, trigger.timezone), event):
+            kind, config = self._firer.read(trigger)
+            if not kind.wants(config, event):
                 return None
+        if not trigger.active:
+            raise TriggerDisabled("The trigger was disabled when the event came.")
         about = {"id": event.id, "type": event.type, "key": event.key}
         return await self._firer.prepare(trigger, event.payload, event.id, event=about)

@@ -75,8 +75,7 @@ class Receiver:
     async def _receive(self, trigger: TriggerRecord, request: Request) -> Received:
         if not trigger.active:
             raise TriggerDisabled("This webhook is disabled.")
-        kind = self._firer.type_of(trigger)
-        config = kind.valid(trigger.config, trigger.timezone)
+        kind, config = self._firer.read(trigger)
         secrets = await self._secrets(kind.secrets(config))
         delivery = kind.receive(config, request, secrets, self._clock.now())
         if (rate := kind.rate(config)) is not None:

@@ -7,19 +7,20 @@ however many processes tick and wherever they die.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import msgspec
 
-from stepwell.engine.firing import MOST_FAILURES, Firer, alone, fired, refused
-from stepwell.errors import Overtaken, StepwellError, StoreUnavailable
-from stepwell.kernel.changes import StartRun
+from stepwell.engine.firing import Firer, alone
+from stepwell.engine.volley import Volley
+from stepwell.errors import Overtaken, StepwellError, StoreUnavailable, TimesMissed
 from stepwell.kernel.clock import moment
-from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
+from stepwell.kernel.records import TriggerRecord
+from stepwell.kernel.schedules import Due
 from stepwell.store import Store
 
-# How many schedules share a commit.
-BATCH = 100
+# How many schedules, and how many runs of theirs, share a commit.
+BATCH, MOST_STARTS = 100, 500
+# After so many failures in a row a schedule is paused.
+MOST_FAILURES = 3
 
 
 class Ticker:
@@ -38,78 +39,82 @@ class Ticker:
 
     async def run_once(self) -> int | None:
         """Fire everything that is due; when the next one will be."""
-        while due := await self._triggers.due(self._workspace_id, self._clock.now(), BATCH):
-            if not await self._fire(due):
-                for each in due:
-                    await self._fire([each])
-        return await self._triggers.next_at(self._workspace_id)
-
-    async def _fire(self, due: Sequence[TriggerRecord]) -> bool:
-        """Fire these at once; False if there are several and one of them is in the way."""
+        # What is on time now is so to the end, however long that takes.
         now = self._clock.now()
-        firings: list[Firing] = []
-        starts: list[StartRun] = []
-        refusals: list[RefusalRecord] = []
-        for trigger in due:
-            after = await self._fired(trigger, now, starts, refusals)
-            firings.append(Firing(after, trigger))
-        try:
-            await self._firer.commit(firings, starts, refusals)
-        except Overtaken:
-            return len(due) == 1  # somebody else has fired it, or changed it
-        except StoreUnavailable:
-            raise
-        except StepwellError as error:  # the store will not have some run
-            if len(due) > 1:
-                return False
-            refusal = self._firer.refusal(due[0], error, now)
-            unfired = msgspec.structs.replace(due[0], next_at=firings[0].trigger.next_at)
-            firing = Firing(_failed(unfired, refusal), due[0])
-            await self._firer.commit([firing], [], [refusal])
-        return True
-
-    async def _fired(
-        self, trigger: TriggerRecord, now: int, starts: list[StartRun],
-        refusals: list[RefusalRecord],
-    ) -> TriggerRecord:  # fmt: skip
-        """The record of a schedule after its ticks; their runs and refusals are added."""
-        assert trigger.next_at is not None
-        try:
-            with alone(trigger):
-                kind = self._firer.type_of(trigger)
-                config = kind.valid(trigger.config, trigger.timezone)
-                schedule = kind.schedule(config, trigger.timezone, trigger.since)
-                assert schedule is not None
-                due = schedule.due(trigger.next_at - 1, now)
-        except StepwellError as error:  # it was written by somebody who knows other types
-            refusals.append(refusal := self._firer.refusal(trigger, error, now))
-            return _paused(refused(trigger, refusal), refusal)
-        after = msgspec.structs.replace(trigger, next_at=due.next_at)
-        for tick in due.fires:
-            at = moment(tick).isoformat()
+        after: TriggerRecord | None = None
+        limit, apart = BATCH, False
+        while due := await self._triggers.due(self._workspace_id, now, limit, after):
             try:
-                start = await self._firer.prepare(
-                    trigger, {"scheduled_at": at}, str(tick), scheduled_at=at
-                )
+                after = await self._fire(due, now, apart)
+                limit, apart = min(2 * limit, BATCH), False
+            except Overtaken:
+                # Somebody else has fired some of them, or has changed one. Look again.
+                limit = max(limit // 2, 1)
             except StoreUnavailable:
                 raise
-            except StepwellError as error:
-                refusals.append(refusal := self._firer.refusal(trigger, error, now))
-                after = _failed(after, refusal)
-                if after.paused is not None:
-                    break
-            else:
-                starts.append(start)
-                after = fired(after, start.id, now)
-        return after
+            except StepwellError:  # the store will not have some run
+                if apart:
+                    raise
+                limit, apart = 1, len(due) == 1
+        return await self._triggers.next_at(self._workspace_id, now)
+
+    async def _fire(self, due: list[TriggerRecord], now: int, apart: bool) -> TriggerRecord | None:
+        """Fire these, as many of them as fit into a commit; behind which one to go on."""
+        volley = Volley(self._firer, now, apart=apart)
+        last = due[-1]
+        for trigger in due:
+            all_of_it = await self._add(volley, trigger, now)
+            if not all_of_it or len(volley.starts) >= MOST_STARTS:
+                last = trigger
+                break
+        await volley.commit()
+        # One that has more to fire is due still, and as early as it was or a little later.
+        return last if all_of_it else msgspec.structs.replace(last, id="")
+
+    async def _add(self, volley: Volley, trigger: TriggerRecord, now: int) -> bool:
+        """Add the ticks of a schedule to a volley; False if it has more than fit."""
+        try:
+            due = self._due(trigger, now)
+        except StepwellError as error:
+            # It was written by somebody who knows more, and will know what to do: it is left to
+            # them, and looked at again later.
+            if trigger.last_error != f"{error.code}: {error.message}":
+                volley.refuse(trigger, error)
+            return True
+        room = max(MOST_STARTS - len(volley.starts), 1)
+        left = due.fires[room:]
+        if due.missed:
+            volley.note(trigger, TimesMissed(_missed(due, trigger)), due.missed)
+        next_at = left[0] if left else due.next_at
+        volley.put(trigger, msgspec.structs.replace(trigger, next_at=next_at))
+        for tick in due.fires[:room]:
+            at = moment(tick).isoformat()
+            prepared = self._firer.prepare(
+                trigger, {"scheduled_at": at}, str(tick), scheduled_at=at
+            )
+            await volley.start(trigger, prepared)
+            after = volley.state(trigger)
+            if after.failures >= MOST_FAILURES:
+                volley.put(trigger, _paused(after))
+                return True
+        return not left
+
+    def _due(self, trigger: TriggerRecord, now: int) -> Due:
+        assert trigger.next_at is not None
+        with alone(trigger):
+            kind, config = self._firer.read(trigger)
+            schedule = kind.schedule(config, trigger.timezone, trigger.since)
+            assert schedule is not None
+            return schedule.due(trigger.next_at - 1, now)
 
 
-def _failed(trigger: TriggerRecord, refusal: RefusalRecord) -> TriggerRecord:
-    """The record of a schedule that could start no run, paused if that happens all the time."""
-    after = refused(trigger, refusal)
-    return _paused(after, refusal) if after.failures >= MOST_FAILURES else after
+def _missed(due: Due, trigger: TriggerRecord) -> str:
+    times = "One time was" if due.missed == 1 else f"{due.missed:,} times were"
+    least = "At least " if due.at_least else ""
+    said = f"{least}{times.lower() if least else times} missed: nothing was there to fire"
+    return f"{said}. Its misfire policy is {trigger.config.get('misfire', 'skip')!r}."
 
 
-def _paused(trigger: TriggerRecord, refusal: RefusalRecord) -> TriggerRecord:
-    said = f"No run could be started {trigger.failures} times in a row. {refusal.message}"
+def _paused(trigger: TriggerRecord) -> TriggerRecord:
+    said = f"No run could be started {trigger.failures} times in a row. {trigger.last_error}"
     return msgspec.structs.replace(trigger, next_at=None, paused=said)

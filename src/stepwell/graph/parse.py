@@ -151,7 +151,9 @@ class _Parser:
                 self._problems.error(path, "bad_field", "A trigger is a mapping with a type.")
                 continue
             self._fields.id(trigger, path, seen, "trigger")
-            found.append(trigger)
+            kind = trigger.get("type")
+            known = self._aliases.get(kind) if isinstance(kind, str) else None
+            found.append(trigger | ({} if known is None else {"type": known}))
         return found
 
     def _policy(self, data: Any) -> Policy:

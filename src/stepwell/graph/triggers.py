@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Any, Protocol
 
 from stepwell.graph.definition import Definition
@@ -16,9 +16,6 @@ MAX_TITLE = 500
 
 class TriggerKind(Protocol):
     """A type of trigger that can say what is wrong with a config."""
-
-    @property
-    def aliases(self) -> Iterable[str]: ...
 
     def check(
         self, config: Mapping[str, Any], zone: str, path: str, problems: Problems

@@ -153,7 +153,7 @@ class TriggerRecord(msgspec.Struct, frozen=True):
     timezone: str
     created_at: int
     updated_at: int
-    # It knows of nothing that was before: when it was made, changed or enabled last.
+    # When it was made or enabled last; what happens in even steps is counted from then.
     since: int
     # The type of the events that it fires for, and the path of its webhook, if it has any.
     event: str | None = None
@@ -167,6 +167,8 @@ class TriggerRecord(msgspec.Struct, frozen=True):
     # How often in a row no run could be started; and why it was paused because of that.
     failures: int = 0
     paused: str | None = None
+    # It knows of no event up to this place; None: of none that there is when it is written.
+    place: int | None = None
 
     @property
     def active(self) -> bool:

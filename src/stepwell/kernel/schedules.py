@@ -180,7 +180,9 @@ def schedule_problems(config: Mapping[str, Any], zone: str) -> list[ScheduleProb
         zone = "UTC"  # will do to check the rest
     for field in FIELDS:
         value = config.get(field)
-        if value is not None and (problem := _CHECKS[field](value, zone)):
+        # Only the ways of giving one may be said to be nothing.
+        given_it = value is not None or (field in config and field not in WAYS)
+        if given_it and (problem := _CHECKS[field](value, zone)):
             found.append(problem)
     if not found and (problem := _too_much_grace(config)):
         found.append(problem)

@@ -20,8 +20,11 @@ _EPOCH = datetime(1970, 1, 1)  # noqa: DTZ001  walls have no zone
 
 @cache
 def zone_names() -> frozenset[str]:
-    """All time zones; to find them takes a look into hundreds of files."""
-    return frozenset(available_timezones())
+    """All time zones; to find them takes a look into hundreds of files.
+
+    Those that are another one on each machine, or none, are not among them.
+    """
+    return frozenset(available_timezones()) - {"localtime", "Factory", "posixrules"}
 
 
 def is_zone(name: Any) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import secrets
 from collections.abc import Collection, Mapping, Sequence
+from difflib import get_close_matches
 from typing import Any
 
 import msgspec
@@ -25,26 +26,47 @@ Types = Mapping[str, TriggerType]
 
 def type_named(types: Types, name: str) -> TriggerType:
     """The trigger type of that name; raises TriggerInvalid."""
-    if name not in types:
+    named = {alias: each for each in types.values() for alias in (each.name, *each.aliases)}
+    if name not in named:
+        hint = (
+            f" Did you mean {close[0]!r}?" if (close := get_close_matches(str(name), types)) else ""
+        )
         known = ", ".join(sorted(types))
-        raise TriggerInvalid(f"There is no trigger type {show(name)}; there are {known}.")
-    return types[name]
+        raise TriggerInvalid(f"There is no trigger type {show(name)}; there are {known}.{hint}")
+    return named[name]
 
 
-def armed(record: TriggerRecord, workspace: Workspace) -> TriggerRecord:
-    """The record with what the store looks for: its event, its path, its next time."""
+def armed(
+    record: TriggerRecord, workspace: Workspace, before: TriggerRecord | None = None
+) -> TriggerRecord:
+    """The record with what the store looks for: its event, its path, its next time.
+
+    `before` is what it was; a schedule that is the same has its next time still, be it overdue.
+    """
     kind = type_named(workspace.types().triggers, record.type)
     config = kind.valid(record.config, record.timezone)
     schedule = kind.schedule(config, record.timezone, record.since)
+    next_at = None
     if schedule is not None:
         _refuse_too_often(record, schedule, workspace.plan)
+        next_at = schedule.next_after(workspace.clock.now())
+        if before is not None and before.active and schedule == _schedule(before, workspace):
+            next_at = before.next_at
     path = kind.path(config)
     if path == "":  # one that nobody can guess, and that stays
         path = record.path or secrets.token_urlsafe(PATH_BYTES)
     return msgspec.structs.replace(
-        record, event=kind.event(config), path=path,
-        next_at=schedule.next_after(record.since) if schedule and record.active else None,
-    )  # fmt: skip
+        record, event=kind.event(config), path=path, next_at=next_at if record.active else None
+    )
+
+
+def _schedule(record: TriggerRecord, workspace: Workspace) -> Schedule | None:
+    try:
+        kind = type_named(workspace.types().triggers, record.type)
+        config = kind.valid(record.config, record.timezone)
+    except TriggerInvalid:  # it was written by somebody who knows more
+        return None
+    return kind.schedule(config, record.timezone, record.since)
 
 
 def _refuse_too_often(record: TriggerRecord, schedule: Schedule, plan: Plan) -> None:
@@ -86,11 +108,17 @@ class Following:
         changed: list[TriggerRecord] = []
         for name, trigger in written.items():
             before = known.get(name)
+            if before is not None and before.origin == "hand":
+                raise TriggerExists(
+                    f"The document has a trigger {name!r}, and one of that name was made by hand. "
+                    f"Rename the one, or delete the other: stepwell triggers delete "
+                    f"{definition.name}/{name}"
+                )
             after = self._written(definition, trigger, before, now)
             if after != before:
                 changed.append(after)
         for each in found:
-            if each.name not in written and each.origin == "hand":
+            if each.origin == "hand":
                 moved = self._changed(each, now, timezone=definition.timezone)
                 if moved != each:
                     changed.append(moved)
@@ -135,12 +163,23 @@ class Following:
         after = msgspec.structs.replace(before, **fields)
         if after == before:
             return before
-        return armed(renewed(after, now), self._workspace)
+        return renewed(after, before, self._workspace)
 
 
-def renewed(trigger: TriggerRecord, now: int) -> TriggerRecord:
-    """The record of a trigger that was changed: it begins anew."""
-    return msgspec.structs.replace(
-        trigger, serial=trigger.serial + 1, updated_at=now, since=now, paused=None, failures=0,
-        last_error=None,
-    )  # fmt: skip
+def renewed(after: TriggerRecord, before: TriggerRecord, workspace: Workspace) -> TriggerRecord:
+    """The record of a trigger that somebody has made of what it was before.
+
+    One that was not active, or fires for something else, begins anew. What has happened for any
+    other one, and was not seen to yet, is not lost.
+    """
+    now = workspace.clock.now()
+    after = msgspec.structs.replace(
+        after, serial=before.serial + 1, updated_at=now, paused=None, failures=0, last_error=None
+    )
+    anew = not before.active or after.type != before.type
+    if anew or after.config.get("every") != before.config.get("every"):
+        after = msgspec.structs.replace(after, since=now)
+    after = armed(after, workspace, before)
+    if anew or after.event != before.event:
+        after = msgspec.structs.replace(after, place=None)
+    return after

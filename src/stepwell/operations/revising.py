@@ -209,8 +209,13 @@ class Revising:
         )
         listed = await self._records.revisions(self._id, head.name)
         before = next((each for each in listed if each.hash == found.hash), None)
+        triggers, removed = await self._following.of(definition)
         if before is not None and head.hash == found.hash:
-            return await self._refresh(head, after, before, found, how)
+            change = Amendment(
+                after, draft=how.draft, document=found.text, revision=before,
+                proposal=how.proposal, triggers=triggers, removed=removed,
+            )  # fmt: skip
+            return await self._refresh(head, change, found, how)
         now = self._workspace.clock.now()
         revision = RevisionRecord(
             definition=head.name,
@@ -224,7 +229,6 @@ class Revising:
             created_at=now if before is None else before.created_at,
             published_at=now,
         )
-        triggers, removed = await self._following.of(definition)
         amendment = Amendment(
             msgspec.structs.replace(
                 after, hash=revision.hash, version=revision.version, number=revision.number
@@ -240,10 +244,11 @@ class Revising:
         return PublishResult(await self.amend(amendment), revision, action, True, found.problems)
 
     async def _refresh(
-        self, head: DefinitionRecord, after: DefinitionRecord, revision: RevisionRecord,
-        found: Checked, how: Publication,
-    ) -> PublishResult:  # fmt: skip
+        self, head: DefinitionRecord, change: Amendment, found: Checked, how: Publication
+    ) -> PublishResult:
         """The document is the current one but for texts that are for people only."""
+        after, revision = change.definition, change.revision
+        assert revision is not None
         if how.version not in (None, revision.version):
             raise InvalidInput(
                 f"This document is current already, as version {revision.version}; it cannot get "
@@ -252,13 +257,9 @@ class Revising:
             )
         same = msgspec.structs.replace(after, serial=head.serial, updated_at=head.updated_at)
         text = await self._records.document(self._id, revision.hash)
-        if same != head or text != found.text or how.draft is None or how.proposal is not None:
-            head = await self.amend(
-                Amendment(
-                    after, draft=how.draft, document=found.text, revision=revision,
-                    proposal=how.proposal,
-                )
-            )  # fmt: skip
+        told = same != head or text != found.text or how.draft is None
+        if told or how.proposal is not None or change.triggers or change.removed:
+            head = await self.amend(change)
         return PublishResult(head, revision, "unchanged", False, found.problems)
 
     # -- conflicts -----------------------------------------------------------------------

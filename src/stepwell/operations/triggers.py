@@ -16,8 +16,8 @@ from stepwell.errors import (
     Conflict,
     InvalidInput,
     Overtaken,
-    TriggerDisabled,
     TriggerExists,
+    TriggerInvalid,
     TriggerNotFound,
     UnknownDefinition,
 )
@@ -105,7 +105,10 @@ class Triggers:
         for name in ("created_at", "updated_at", "last_fired_at"):
             if found[name] is not None:
                 found[name] = moment(found[name]).isoformat()
-        preview = self.previewed(trigger)
+        try:
+            preview = self.previewed(trigger)
+        except TriggerInvalid as error:  # it was written by somebody who knows more
+            preview = Preview(error.message, [])
         status = "paused" if trigger.paused else "enabled" if trigger.enabled else "disabled"
         return {key: found[key] for key in found if key not in ("since", "next_at", "serial")} | {
             "status": status, "description": trigger.paused or preview.description,
@@ -185,9 +188,6 @@ class Triggers:
     ) -> tuple[str, bool]:
         """Start a run as the trigger would, with that payload; its id, and whether it is new."""
         found = await self.get(trigger)
-        if not found.active:
-            why = found.paused or "It is disabled."
-            raise TriggerDisabled(f"The trigger {found.name!r} does not fire. {why}")
         return await self._workspace.fire(found, {} if payload is None else payload, key)
 
     async def _change(
@@ -195,11 +195,10 @@ class Triggers:
     ) -> TriggerRecord:
         for _ in range(TRIES):
             before = await self.get(trigger)
-            now = self._workspace.clock.now()
             after = change(before)
             if after == before:
                 return before
-            after = armed(renewed(after, now), self._workspace)
+            after = renewed(after, before, self._workspace)
             await refuse_taken_path(self._workspace, after)
             try:
                 self._workspace.changed(await self._records.put(self._workspace.id, after))
@@ -221,8 +220,8 @@ class Triggers:
                 f"{definition!r} is data: its document says the time zone, for all its triggers."
             )
         text = await self._workspace.store.records.document(self._workspace.id, row.revision)
-        zone = {} if text is None else msgspec.json.decode(text)
-        return str(zone.get("timezone") or "UTC")
+        document = {} if text is None else msgspec.json.decode(text)
+        return str(document.get("timezone") or "UTC")
 
 
 def _check_config(config: Any) -> dict[str, Any]:

@@ -96,7 +96,7 @@ def proposal_of(workspace_id: str, proposal: ProposalRecord, was: str | None) ->
     return Statement(sql, (*values, was), must=True)
 
 
-def triggers_of(workspace_id: str, amendment: Amendment) -> list[Statement]:
+def triggers_of(workspace_id: str, amendment: Amendment, next_place: str) -> list[Statement]:
     """Those that go first: one that comes may have the name of one that goes.
 
     Before that all of them give up their paths, which may go from one to another; in the order in
@@ -107,7 +107,8 @@ def triggers_of(workspace_id: str, amendment: Amendment) -> list[Statement]:
     freed = [Statement(free, (workspace_id, trigger_id)) for trigger_id in touched]
     delete = "DELETE FROM triggers WHERE workspace_id = $1 AND id = $2"
     gone = [Statement(delete, (workspace_id, each.id)) for each in amendment.removed]
-    return freed + gone + [trigger_of(workspace_id, each) for each in amendment.triggers]
+    kept = [trigger_of(workspace_id, each, next_place) for each in amendment.triggers]
+    return freed + gone + kept
 
 
 def deletion_of(workspace_id: str, definition: DefinitionRecord) -> list[Statement]:

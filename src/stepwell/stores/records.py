@@ -57,6 +57,7 @@ class SqlRecords:
     def __init__(self, statements: Statements) -> None:
         self._fetch = statements.fetch
         self._amend = statements.amend
+        self._next_place = statements.next_place
 
     # -- definitions ---------------------------------------------------------------------
 
@@ -93,7 +94,7 @@ class SqlRecords:
                 head_of(workspace_id, amendment.definition),
                 *draft_of(workspace_id, amendment),
                 *revision_of(workspace_id, amendment),
-                *triggers_of(workspace_id, amendment),
+                *triggers_of(workspace_id, amendment, self._next_place),
             ]
             if (proposal := amendment.proposal) is not None:
                 statements.append(proposal_of(workspace_id, proposal, "approved"))

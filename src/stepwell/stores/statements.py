@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import msgspec
@@ -20,16 +20,28 @@ class Statement(NamedTuple):
     must: bool = False
 
 
+def nothing_more(_: Committed) -> Sequence[Statement]:
+    return ()
+
+
 class Statements(Protocol):
     """What a store brings."""
+
+    # The place after all events that are pending, and after which a trigger begins to listen in
+    # the workspace $1.
+    next_place: str
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[Sequence[Any]]: ...
 
     async def amend(
         self, statements: Sequence[Statement], *, changes: Sequence[Change] = (),
+        then: Callable[[Committed], Sequence[Statement]] = nothing_more,
         workspace_id: str = "", version: VersionRow | None = None,
     ) -> Committed:  # fmt: skip
-        """Execute all of it in one transaction; raises Overtaken if a statement must and cannot."""
+        """Execute all of it in one transaction; raises Overtaken if a statement must and cannot.
+
+        `then` says what is to be executed once it is known what became of the changes.
+        """
         ...
 
 

@@ -28,6 +28,7 @@ class SqlTriggers:
     def __init__(self, statements: Statements) -> None:
         self._fetch = statements.fetch
         self._amend = statements.amend
+        self._next_place = statements.next_place
 
     async def trigger(self, workspace_id: str, trigger_id: str) -> TriggerRecord | None:
         return await self._one("id = $2", workspace_id, trigger_id)
@@ -45,15 +46,19 @@ class SqlTriggers:
         where = "(CAST($2 AS text) IS NULL OR definition = $2) ORDER BY definition, name"
         return await self._several(where, workspace_id, definition)
 
-    async def due(self, workspace_id: str, now: int, limit: int) -> list[TriggerRecord]:
-        where = "next_at <= $2 ORDER BY next_at, id LIMIT $3"
-        return await self._several(where, workspace_id, now, limit)
+    async def due(
+        self, workspace_id: str, now: int, limit: int, after: TriggerRecord | None = None
+    ) -> list[TriggerRecord]:
+        where = "next_at <= $2 AND (next_at, id) > ($4, $5) ORDER BY next_at, id LIMIT $3"
+        at, id = (-1, "") if after is None else (after.next_at, after.id)
+        return await self._several(where, workspace_id, now, limit, at, id)
 
-    async def next_at(self, workspace_id: str) -> int | None:
+    async def next_at(self, workspace_id: str, now: int) -> int | None:
         rows = await self._fetch(
-            """SELECT next_at FROM triggers WHERE workspace_id = $1 AND next_at IS NOT NULL
+            """SELECT next_at FROM triggers WHERE workspace_id = $1 AND next_at > $2
                ORDER BY next_at LIMIT 1""",
             workspace_id,
+            now,
         )
         return rows[0][0] if rows else None
 
@@ -70,7 +75,7 @@ class SqlTriggers:
         return [_trigger(row) for row in rows]
 
     async def put(self, workspace_id: str, trigger: TriggerRecord) -> Committed:
-        done = await self._amend([trigger_of(workspace_id, trigger)])
+        done = await self._amend([trigger_of(workspace_id, trigger, self._next_place)])
         done.firing = True
         return done
 
@@ -93,16 +98,25 @@ class SqlTriggers:
             _fate_of(workspace_id, each) for each in sorted(firings, key=lambda f: f.trigger.id)
         ]
         statements += [_refusal_of(workspace_id, each) for each in refusals]
-        return await self._amend(statements, changes=starts)
 
-    async def pending_events(self, workspace_id: str, limit: int) -> list[EventRecord]:
+        def renamed(done: Committed) -> list[Statement]:
+            names = {start.id: done.outcomes[index][0] for index, start in enumerate(starts)}
+            return [
+                _run_of(workspace_id, firing.trigger.id, found)
+                for firing in firings
+                if (found := names.get(id := firing.trigger.last_run_id or "", id)) != id
+            ]
+
+        return await self._amend(statements, changes=starts, then=renamed)
+
+    async def pending_events(self, workspace_id: str, limit: int) -> list[tuple[int, EventRecord]]:
         rows = await self._fetch(
-            f"""SELECT {_EVENT} FROM events WHERE workspace_id = $1 AND pending IS NOT NULL
+            f"""SELECT pending, {_EVENT} FROM events WHERE workspace_id = $1 AND pending IS NOT NULL
                 ORDER BY pending LIMIT $2""",
             workspace_id,
             limit,
         )
-        return [_event(row) for row in rows]
+        return [(row[0], _event(row[1:])) for row in rows]
 
     async def events(
         self, workspace_id: str, type: str | None, before: str | None, limit: int
@@ -175,14 +189,19 @@ class SqlTriggers:
         return len(rows)
 
 
-def trigger_of(workspace_id: str, trigger: TriggerRecord) -> Statement:
+def trigger_of(workspace_id: str, trigger: TriggerRecord, next_place: str) -> Statement:
     """A trigger that is new, or that was changed from the serial before."""
+
+    def value(name: str, number: int) -> str:
+        last = f"coalesce(CAST(${number} AS bigint), {next_place})"
+        return last if name == "place" else f"${number}"
+
     if trigger.serial == 1:
-        places = ", ".join(f"${number}" for number in range(1, len(_FIELDS) + 2))
-        sql = f"""INSERT INTO triggers (workspace_id, {_TRIGGER}) VALUES ({places})
+        values = ", ".join(value(name, number) for number, name in enumerate(_FIELDS, 2))
+        sql = f"""INSERT INTO triggers (workspace_id, {_TRIGGER}) VALUES ($1, {values})
                   ON CONFLICT DO NOTHING"""
         return Statement(sql, (workspace_id, *_values(trigger, _FIELDS)), must=True)
-    sets = ", ".join(f"{name} = ${number}" for number, name in enumerate(_EDITED, 3))
+    sets = ", ".join(f"{name} = {value(name, number)}" for number, name in enumerate(_EDITED, 3))
     sql = f"""UPDATE triggers SET {sets}
               WHERE workspace_id = $1 AND id = $2 AND serial = ${_EDITED.index("serial") + 3} - 1"""
     return Statement(sql, (workspace_id, trigger.id, *_values(trigger, _EDITED)), must=True)
@@ -195,6 +214,11 @@ def _fate_of(workspace_id: str, firing: Firing) -> Statement:
     fate = [getattr(firing.trigger, name) for name in _FATE]
     values = (workspace_id, firing.was.id, firing.was.serial, firing.was.next_at, *fate)
     return Statement(sql, values, must=True)
+
+
+def _run_of(workspace_id: str, trigger_id: str, run_id: str) -> Statement:
+    sql = "UPDATE triggers SET last_run_id = $3 WHERE workspace_id = $1 AND id = $2"
+    return Statement(sql, (workspace_id, trigger_id, run_id))
 
 
 def _refusal_of(workspace_id: str, refusal: RefusalRecord) -> Statement:

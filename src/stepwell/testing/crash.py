@@ -22,6 +22,9 @@ def vanish(worker: Worker) -> None:
 
 def crash(stepwell: Stepwell) -> None:
     """Make a whole process vanish: its workers, and whatever it had not committed yet."""
+    if (keeper := stepwell._dispatcher.housekeeping) is not None:
+        for task in keeper._tasks:
+            task.cancel()
     for worker in stepwell._dispatcher.workers:
         vanish(worker)
     writer = stepwell._writer

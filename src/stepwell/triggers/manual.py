@@ -6,10 +6,12 @@ from stepwell.trigger import TriggerConfig, TriggerType
 
 
 class Manual(TriggerType):
-    """Fires when somebody says so, with what they give; the definition checks that."""
+    """Fires when somebody says so, with what they give: what the definition's inputs allow."""
 
     name, title, config = "manual", "By hand", TriggerConfig
     aliases = ("trigger_manual",)
+    # Whoever fires it means every word.
+    loose = False
 
 
 manual = Manual()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import asyncpg
@@ -13,11 +13,13 @@ from stepwell.record import VersionRow
 from stepwell.stores.postgres.apply import apply_within
 from stepwell.stores.postgres.connections import Pool
 from stepwell.stores.postgres.registering import register
-from stepwell.stores.statements import Statement, checked, overtaken
+from stepwell.stores.statements import Statement, checked, nothing_more, overtaken
 
 
 class PostgresStatements:
     """Executes the statements that records are made of."""
+
+    next_place = "nextval('events_places')"
 
     def __init__(self, pool: Pool, clock: Clock) -> None:
         self._pool = pool
@@ -29,16 +31,16 @@ class PostgresStatements:
 
     async def amend(
         self, statements: Sequence[Statement], *, changes: Sequence[Change] = (),
+        then: Callable[[Committed], Sequence[Statement]] = nothing_more,
         workspace_id: str = "", version: VersionRow | None = None,
     ) -> Committed:  # fmt: skip
         async def work(db: asyncpg.Connection) -> Committed:
             async with db.transaction():
                 # Records first: who was overtaken has not locked a run, which a claim that came
                 # just then would have left alone.
-                for statement in statements:
-                    told = await db.execute(statement.sql, *statement.values)
-                    checked(statement, int(told.rpartition(" ")[2]))
+                await _execute(db, statements)
                 done = await apply_within(db, changes) if changes else Committed([])
+                await _execute(db, then(done))
                 if version is not None:
                     await register(db, workspace_id, [version], self._clock.now(), done)
             return done
@@ -47,3 +49,9 @@ class PostgresStatements:
             return await self._pool.run(work)
         except asyncpg.UniqueViolationError as error:
             raise overtaken() from error
+
+
+async def _execute(db: asyncpg.Connection, statements: Sequence[Statement]) -> None:
+    for statement in statements:
+        told = await db.execute(statement.sql, *statement.values)
+        checked(statement, int(told.rpartition(" ")[2]))

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from functools import lru_cache
 from typing import Any
 
@@ -16,11 +16,15 @@ from stepwell.stores.sqlite.apply import apply_within
 from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.registering import register
 from stepwell.stores.sqlite.rows import all_rows, run, writing
-from stepwell.stores.statements import Statement, checked, overtaken
+from stepwell.stores.sqlite.waiting import LAST_PLACE
+from stepwell.stores.statements import Statement, checked, nothing_more, overtaken
 
 
 class SqliteStatements:
     """Executes the statements that records are made of."""
+
+    # Without a sequence, places begin anew when nothing is pending: but behind all triggers.
+    next_place = f"(SELECT {LAST_PLACE.format(workspace='$1')} + 1)"
 
     def __init__(self, read: Line, write: Line, clock: Clock) -> None:
         self._read = read
@@ -32,14 +36,14 @@ class SqliteStatements:
 
     async def amend(
         self, statements: Sequence[Statement], *, changes: Sequence[Change] = (),
+        then: Callable[[Committed], Sequence[Statement]] = nothing_more,
         workspace_id: str = "", version: VersionRow | None = None,
     ) -> Committed:  # fmt: skip
         def work(db: apsw.Connection) -> Committed:
             with writing(db):
-                for statement in statements:
-                    run(db, _own(statement.sql), *statement.values)
-                    checked(statement, db.changes())
+                _execute(db, statements)
                 done = apply_within(db, changes) if changes else Committed([])
+                _execute(db, then(done))
                 if version is not None:
                     register(db, workspace_id, [version], self._clock.now(), done)
             return done
@@ -48,6 +52,12 @@ class SqliteStatements:
             return await self._write.run(work)
         except apsw.ConstraintError as error:
             raise overtaken() from error
+
+
+def _execute(db: apsw.Connection, statements: Sequence[Statement]) -> None:
+    for statement in statements:
+        run(db, _own(statement.sql), *statement.values)
+        checked(statement, db.changes())
 
 
 @lru_cache(maxsize=256)

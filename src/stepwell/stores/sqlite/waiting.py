@@ -214,6 +214,13 @@ def send_signals(db: apsw.Connection, found: list[tuple[int, SendSignal]], done:
     )
 
 
+# The last place in a workspace that an event which is pending, or a trigger, has.
+LAST_PLACE = """max(
+    coalesce((SELECT max(pending) FROM events
+              WHERE workspace_id = {workspace} AND pending IS NOT NULL), 0),
+    coalesce((SELECT max(place) FROM triggers WHERE workspace_id = {workspace}), 0))"""
+
+
 def emit_events(db: apsw.Connection, found: list[tuple[int, EmitEvent]], done: Committed) -> None:
     """Write events to the outbox and end every wait of the workspace that they match."""
     for index, change in found:
@@ -224,12 +231,11 @@ def emit_events(db: apsw.Connection, found: list[tuple[int, EmitEvent]], done: C
             continue
         row = one(
             db,
-            """INSERT OR IGNORE INTO events (id, workspace_id, type, key, once_key, payload,
+            f"""INSERT OR IGNORE INTO events (id, workspace_id, type, key, once_key, payload,
                                              created_at, pending)
                SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN EXISTS (
-                   SELECT 1 FROM triggers WHERE workspace_id = ?2 AND event = ?3) THEN (
-                   SELECT coalesce(max(pending), 0) + 1 FROM events
-                   WHERE workspace_id = ?2 AND pending IS NOT NULL) END
+                   SELECT 1 FROM triggers WHERE workspace_id = ?2 AND event = ?3)
+                   THEN {LAST_PLACE.format(workspace="?2")} + 1 END
                RETURNING pending""",
             change.id, change.workspace_id, change.type, change.key, once_key, change.payload,
             change.created_at,
