@@ -146,6 +146,10 @@ class Records(Protocol):
         """
         ...
 
+    async def late_gates(self, workspace_id: str, now: int, limit: int) -> list[GateRecord]:
+        """Some gates that are open although their time is up."""
+        ...
+
     async def open_gate(self, workspace_id: str, gate: GateRecord) -> GateRecord:
         """Open a gate, unless its run has one under that key; the one there is."""
         ...

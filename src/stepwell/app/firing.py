@@ -46,8 +46,9 @@ class Firing(Operations):
             firing = (self.store, self._workspace, self._firer)
             pruner = Pruner(self.store, self._ids.new())
             reconciler = Reconciler(
-                self.store, self._changed, lambda: bool(self._dispatcher.workers)
-            )
+                self.store, self._workspace, self._changed,
+                lambda: bool(self._dispatcher.workers),
+            )  # fmt: skip
             services: list[Service] = [Ticker(*firing), Outbox(*firing), reconciler, pruner]
             keeper = Housekeeping(self.store.clock, services)
             self._dispatcher.housekeeping = keeper

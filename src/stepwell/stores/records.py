@@ -214,14 +214,23 @@ class SqlRecords:
             )
         return [_gate(row) for row in rows]
 
+    async def late_gates(self, workspace_id: str, now: int, limit: int) -> list[GateRecord]:
+        rows = await self._fetch(
+            """SELECT body FROM gates WHERE workspace_id = $1 AND status = 'open'
+                  AND deadline_at <= $2 ORDER BY deadline_at LIMIT $3""",
+            *(workspace_id, now, limit),
+        )
+        return [_gate(row) for row in rows]
+
     async def open_gate(self, workspace_id: str, gate: GateRecord) -> GateRecord:
         await self._amend(
             [
                 Statement(
-                    """INSERT INTO gates (id, workspace_id, run_id, key, status, serial, body)
-                       VALUES ($1, $2, $3, $4, $5, $6, $7) ON CONFLICT DO NOTHING""",
+                    """INSERT INTO gates (id, workspace_id, run_id, key, status, serial, body,
+                                          deadline_at)
+                       VALUES ($1, $2, $3, $4, $5, $6, $7, $8) ON CONFLICT DO NOTHING""",
                     (gate.id, workspace_id, gate.run_id, gate.key, gate.status, gate.serial,
-                     as_json(gate)),
+                     as_json(gate), gate.deadline_at),
                 )
             ]
         )  # fmt: skip
