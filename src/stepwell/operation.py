@@ -36,6 +36,6 @@ class Workspace:
     # Starts the run of a trigger with a payload, once for each key; its id, and whether it is new.
     fire: Callable[[TriggerRecord, Any, str | None], Awaitable[tuple[str, bool]]]
     # Returns once it is written what became of triggers so far.
-    fired: Callable[[], Awaitable[None]]
+    settled: Callable[[], Awaitable[None]]
     # How much the workspace may have.
     plan: Plan

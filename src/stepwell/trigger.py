@@ -28,7 +28,7 @@ from pydantic import Field, field_validator
 
 from stepwell.config import Config, note, plainly
 from stepwell.errors import TriggerInvalid
-from stepwell.graph.problems import Problems
+from stepwell.graph.problems import Problem, Problems
 from stepwell.kernel.mapping import read_map
 from stepwell.kernel.records import EventRecord
 from stepwell.kernel.schedules import Schedule
@@ -116,10 +116,7 @@ class TriggerType:
         problems = Problems()
         self.check(config, zone, "", problems)
         if not problems.ok:
-            shown = " ".join(
-                f"{each.path}: {each.message}" if each.path else each.message
-                for each in problems.found
-            )
+            shown = " ".join(_said(each) for each in problems.found)
             raise TriggerInvalid(
                 f"This {self.name} trigger cannot be. {shown}",
                 problems=[
@@ -133,6 +130,10 @@ class TriggerType:
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the config."""
         return self.config.model_json_schema()
+
+    def described(self, config: Any) -> str:
+        """What a trigger waits for, in a sentence; schedules say so themselves."""
+        return f"{self.title}."
 
     # -- what it waits for ---------------------------------------------------------------
 
@@ -163,3 +164,9 @@ class TriggerType:
     def receive(self, config: Any, request: Request, secrets: Sequence[str], now: int) -> Delivery:
         """What a request to its path says; raises a StepwellError if it is not believed."""
         raise TriggerInvalid(f"A {self.name} trigger takes no requests.")
+
+
+def _said(problem: Problem) -> str:
+    """What is wrong, and with which field."""
+    about = problem.path and not problem.message.startswith(problem.path)
+    return f"{problem.path}: " * bool(about) + f"{problem.message} {problem.hint}".strip()

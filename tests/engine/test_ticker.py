@@ -193,7 +193,7 @@ async def test_a_schedule_that_this_process_cannot_read_is_left_to_others(
         assert (refusal.code, refusal.count) == ("trigger_invalid", 1)
         assert "invented" in refusal.message
         assert {run.trigger["name"] async for run in runs(sw)} == {"known"}
-        shown = [sw.triggers.shown(each) for each in await sw.triggers.list()]
+        shown = await sw.triggers.shown(*await sw.triggers.list())
         assert "invented" in next(each for each in shown if each["name"] == "newer")["description"]
 
 

@@ -126,14 +126,16 @@ def test_the_shortest_interval_is_that_of_ten_years(cron: str) -> None:
         ("0 9 1-7,15 * *", "At 09:00, on the 1st to 7th and 15th of the month"),
         ("0 9 2,3,11,22 3-5,DEC *", "At 09:00, on the 2nd, 3rd, 11th and 22nd of March to May and "
          "December"),
-        ("0 0 13 * 5", "At 00:00, on the 13th of the month and Friday"),
+        ("0 0 13 * 5", "At 00:00, on the 13th of the month or on Friday"),
         ("0 0 L * ?", "At 00:00, on the last day of the month"),
         ("0 0 LW * *", "At 00:00, on the last day from Monday to Friday of the month"),
         ("30 2 * * 1#2", "At 02:30, on the 2nd Monday of the month"),
         ("30 2 * * 5L,7", "At 02:30, on the last Friday of the month and Sunday"),
         ("*/15 * * 6-8 *", "Every 15 minutes, every day in June to August"),
+        ("*/25 * * * *", "At 0, 25 and 50 minutes past every hour"),
+        ("0 */10 * * *", "At 00:00, 10:00 and 20:00, every day"),
+        ("0 0 * * 0,7", "At 00:00, Sunday"),
         # cronsim's words for the rest
-        ("*/7 * * * *", "Every seventh minute of every hour"),
         ("0 9-17/2 * * *", "At minute 0 past every second hour from 9 through 17"),
         ("0 12 */2 * *", "At 12:00 on every second day of month"),
     ],

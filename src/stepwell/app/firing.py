@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from functools import cached_property
 
@@ -14,6 +14,8 @@ from stepwell.engine.receiver import Received, Receiver
 from stepwell.engine.reconciler import Reconciler
 from stepwell.engine.ticker import Ticker
 from stepwell.engine.vault import Vault
+from stepwell.errors import InvalidInput
+from stepwell.kernel.names import show
 from stepwell.trigger import Request
 
 
@@ -25,16 +27,23 @@ class Firing(Operations):
 
     async def receive(
         self, path: str, *, method: str = "POST",
-        headers: Sequence[tuple[str | bytes, str | bytes]] = (), body: bytes = b"",
-        query: str | bytes = b"",
+        headers: Mapping[str, str] | Sequence[tuple[str | bytes, str | bytes]] = (),
+        body: bytes = b"", query: str | bytes = b"",
     ) -> Received:  # fmt: skip
         """Take a request to the webhook with that path, from its raw bytes.
 
-        The run that it starts is durable when this returns, and not waited for. Raises what was
-        wrong with the request; that is also listed with the refusals of the trigger.
+        `headers` are a mapping, or pairs, of which several may have one name. The run that it
+        starts is durable when this returns, and not waited for. Raises what was wrong with the
+        request; that is also listed with the refusals of the trigger.
         """
         self._writer.check_open()
-        return await self._receiver.receive(path, Request(method, list(headers), body, query))
+        if not isinstance(body, bytes | bytearray | memoryview):
+            raise InvalidInput(f"body is bytes, as they came, not {show(body)}.")
+        if not isinstance(query, str | bytes):
+            raise InvalidInput(f"query is what stands behind the ?, not {show(query)}.")
+        pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
+        request = Request(method, pairs, bytes(body), query)
+        return await self._receiver.receive(path.removeprefix("/"), request)
 
     @asynccontextmanager
     async def housekeeping(self) -> AsyncIterator[None]:

@@ -55,6 +55,22 @@ def moment(at: datetime | None) -> str:
     return "–" if at is None else f"{at:%Y-%m-%d %H:%M:%S}Z"
 
 
+def fire_lines(fires: Sequence[datetime], before: datetime) -> list[str]:
+    """A line for each; where the clock has been changed since the one before, it says so."""
+    lines = []
+    for at in fires:
+        line = f"  {at:%a %Y-%m-%d %H:%M:%S} {_offset(at)} {at.tzinfo}"
+        if at.utcoffset() != before.utcoffset():
+            line += f"  (the clock was changed: {_offset(before)} before)"
+        lines.append(line)
+        before = at
+    return lines
+
+
+def _offset(at: datetime) -> str:
+    return at.isoformat()[-6:]
+
+
 def span(seconds: float) -> str:
     """A length of time in the unit that suits it."""
     if seconds < 1:

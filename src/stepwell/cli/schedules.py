@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from datetime import datetime
 from typing import Any
 
 import click
 
 from stepwell.cli.arguments import as_json, read_duration
-from stepwell.cli.output import emit
+from stepwell.cli.output import emit, fire_lines
 from stepwell.errors import InvalidInput
 from stepwell.kernel.clock import SECOND, SystemClock
 from stepwell.kernel.schedules import Schedule
@@ -28,7 +27,7 @@ def schedules() -> None:
 
 
 @schedules.command()
-@click.argument("cron", metavar="CRON", required=False)
+@click.argument("cron", metavar="[CRON]", required=False)
 @click.option("--every", metavar="DURATION", help="Even steps beginning at --from, not CRON.")
 @click.option("--tz", "zone", metavar="ZONE", default="UTC", help="The time zone; else UTC.")
 @click.option(
@@ -56,13 +55,15 @@ def preview(
     after = _begin(begin, zone)
     way: dict[str, Any] = {"cron": cron} if every is None else {"every": read_duration(every)}
     schedule = Schedule.read(way, zone, after)
-    fires = [local(at, zone_named(zone)) for at in schedule.next_fires(after, count)]
+    clock = zone_named(zone)
+    fires = [local(at, clock) for at in schedule.next_fires(after, count)]
     described = schedule.described()
     if as_json:
         shown = {"timezone": zone, "description": described}
         emit({"cron": cron, **way, **shown, "next": [at.isoformat() for at in fires]})
         return
-    click.echo("\n".join([described, *_lines(fires, local(after, zone_named(zone)))]))
+    lines = fire_lines(fires, local(after, clock)) or ["  It does not fire any more."]
+    click.echo("\n".join([described, *lines]))
 
 
 def _begin(text: str | None, zone: str) -> int:
@@ -74,19 +75,3 @@ def _begin(text: str | None, zone: str) -> int:
         raise InvalidInput(
             f"--from: {text!r} is no time: {error}. Write one like 2026-01-31T12:00."
         ) from error
-
-
-def _lines(fires: list[datetime], before: datetime) -> list[str]:
-    """A line for each; where the clock has been changed since the one before, it says so."""
-    lines = []
-    for at in fires:
-        line = f"  {at:%a %Y-%m-%d %H:%M:%S} {_offset(at)} {at.tzinfo}"
-        if at.utcoffset() != before.utcoffset():
-            line += f"  (the clock was changed: {_offset(before)} before)"
-        lines.append(line)
-        before = at
-    return lines or ["  It does not fire any more."]
-
-
-def _offset(at: datetime) -> str:
-    return at.isoformat()[-6:]

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stepwell.cli.arguments import common, read_json
-from stepwell.cli.output import compact, emit, moment, table
+from stepwell.cli.output import compact, emit, fire_lines, moment, table
 from stepwell.cli.session import connected
 from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.records import TriggerRecord
+from stepwell.kernel.zones import zone_named
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -46,8 +48,7 @@ def list_(definition: str | None, store: str | None, as_json: bool) -> None:
     """
 
     async def work(stepwell: Stepwell) -> list[dict[str, Any]]:
-        found = await stepwell.triggers.list(definition)
-        return [stepwell.triggers.shown(each) for each in found]
+        return await stepwell.triggers.shown(*await stepwell.triggers.list(definition))
 
     found = connected(store, work)
     if as_json:
@@ -56,7 +57,7 @@ def list_(definition: str | None, store: str | None, as_json: bool) -> None:
     rows = [
         (
             f"{each['definition']}/{each['name']}", each["type"], each["status"],
-            _short(each["next"][0] if each["next"] else None), _short(each["last_fired_at"]),
+            _short(each["next"][0] if each["next"] else None), moment(each["last_fired_at"]),
             each["last_error"] or "",
         )
         for each in found
@@ -79,7 +80,8 @@ def show(trigger: str, store: str | None, as_json: bool) -> None:
     async def work(stepwell: Stepwell) -> dict[str, Any]:
         found = await stepwell.triggers.get(trigger)
         refusals = await stepwell.triggers.refusals(found.id, 20)
-        return stepwell.triggers.shown(found) | {
+        (shown,) = await stepwell.triggers.shown(found)
+        return shown | {
             "refusals": [
                 {
                     "code": each.code, "message": each.message, "count": each.count,
@@ -229,9 +231,11 @@ def preview(trigger: str, count: int, store: str | None, as_json: bool) -> None:
     if as_json:
         emit(found)
         return
-    click.echo(found.description)
-    for at in found.next:
-        click.echo(f"  {at}")
+    fires = [datetime.fromisoformat(at) for at in found.next]
+    zone = zone_named(found.timezone)
+    local = [at.astimezone(zone) for at in fires]
+    lines = fire_lines(local, local[0]) if local else []
+    click.echo("\n".join([found.description, *lines]))
 
 
 def _change(
@@ -240,7 +244,8 @@ def _change(
     """Make or change a trigger, and show it as it is then."""
 
     async def work(stepwell: Stepwell) -> dict[str, Any]:
-        return stepwell.triggers.shown(await change(stepwell.triggers))
+        (shown,) = await stepwell.triggers.shown(await change(stepwell.triggers))
+        return shown
 
     _say(connected(store, work), as_json)
 
@@ -256,7 +261,9 @@ def _say(trigger: dict[str, Any], as_json: bool) -> None:
         return
     click.echo(f"{trigger['definition']}/{trigger['name']} ({trigger['type']}, {trigger['id']})")
     click.echo(f"  {trigger['status']}: {trigger['description']}")
-    fired = trigger["last_fired_at"] and _short(trigger["last_fired_at"])
+    if trigger["why"]:
+        click.echo(f"  {trigger['why']}")
+    fired = trigger["last_fired_at"] and moment(trigger["last_fired_at"])
     for label, value in (
         ("config", compact(trigger["config"])), ("path", trigger["path"]),
         ("next", "\n        ".join(map(_short, trigger["next"]))), ("last fired", fired),

@@ -53,7 +53,8 @@ class Inputs:
                 for each in wrong[:MOST_LISTED]
             )
             more = f"; and {len(wrong) - MOST_LISTED} more" if len(wrong) > MOST_LISTED else ""
-            raise InputInvalid(f"The input does not fit: {shown}{more}.", problems=wrong)
+            end = "" if f"{shown}{more}".endswith("?") else "."
+            raise InputInvalid(f"The input does not fit: {shown}{more}{end}", problems=wrong)
         return found
 
 

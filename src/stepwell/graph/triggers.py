@@ -7,6 +7,7 @@ from typing import Any, Protocol
 
 from stepwell.graph.definition import Definition
 from stepwell.graph.fields import Fields
+from stepwell.graph.inputs import closed_fields
 from stepwell.graph.problems import Problems, below
 
 # What a trigger has beside what its type says.
@@ -41,3 +42,31 @@ def check_triggers(
         else:
             config = {key: trigger[key] for key in trigger if key not in COMMON}
             kinds[kind].check(config, definition.timezone, path, problems)
+            _check_map(config.get("map"), definition, path, problems)
+    _check_paths(definition, problems)
+
+
+def _check_map(map: Any, definition: Definition, path: str, problems: Problems) -> None:
+    """Note names that no input of the definition has: no run could be started with them."""
+    fields = None if definition.inputs is None else closed_fields(definition.inputs)
+    if fields is None or not isinstance(map, dict):
+        return
+    for name in map:
+        if name not in fields:
+            problems.error(
+                below(below(path, "map"), name), "unknown_input",
+                f"The definition has no input {name!r}.",
+                problems.did_you_mean(name, fields) or f"It has {', '.join(fields)}.",
+            )  # fmt: skip
+
+
+def _check_paths(definition: Definition, problems: Problems) -> None:
+    seen: dict[str, int] = {}
+    for index, trigger in enumerate(definition.triggers):
+        path = trigger.get("path")
+        if isinstance(path, str) and path and seen.setdefault(path, index) != index:
+            problems.error(
+                below(below("triggers", index), "path"), "duplicate_path",
+                f"The trigger {definition.triggers[seen[path]].get('id')!r} has the path "
+                f"{path!r} already.",
+            )  # fmt: skip

@@ -77,9 +77,10 @@ def _days(day: str, weekday: str) -> str | None:
     of_week = "" if weekday == "*" else _spans(weekday, _weekday)
     if of_month is None or of_week is None:
         return None
-    if of_week.startswith("the "):
+    if of_week.startswith("the ") or (of_month and of_week):
         of_week = f"on {of_week}"
-    return " and ".join(part for part in (of_month, of_week) if part)
+    # Either will do, if both are given.
+    return " or ".join(part for part in (of_month, of_week) if part)
 
 
 def _days_of_month(day: str) -> str | None:
@@ -99,7 +100,7 @@ def _spans(field: str, name: Callable[[str], str | None]) -> str | None:
         if None in ends:
             return None
         found.append(" to ".join(end for end in ends if end))
-    return _listed(found)
+    return _listed(list(dict.fromkeys(found)))
 
 
 def _month(text: str) -> str | None:
@@ -137,9 +138,11 @@ def _numbers(field: str) -> list[int] | None:
 
 
 def _within(field: str, whole: int) -> str:
-    """A step past the end leaves only the beginning: `*/90` is no more than `0`."""
+    """A step that does not come out even is a list: `*/25` is `0,25,50`, `*/90` only `0`."""
     step = field.removeprefix("*/")
-    return "0" if step != field and step.isdecimal() and int(step) >= whole else field
+    if step == field or not step.isdecimal() or whole % int(step) == 0:
+        return field
+    return ",".join(map(str, range(0, whole, int(step))))
 
 
 def _even_step(field: str, whole: int) -> int | None:

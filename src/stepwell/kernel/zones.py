@@ -57,7 +57,10 @@ def read_local(text: str, zone: ZoneInfo) -> int:
     """
     if len(text) > MAX_TEXT:
         raise ValueError(f"it has {len(text):,} characters")
-    at = datetime.fromisoformat(text.strip())
+    try:
+        at = datetime.fromisoformat(text.strip())
+    except ValueError:
+        raise ValueError("it is not in ISO 8601") from None
     found = to_micros(at if at.tzinfo is not None else at.replace(tzinfo=zone, fold=0))
     if found > LAST_SHOWN:
         raise ValueError("dates end with the year 9999")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Mapping
 from difflib import get_close_matches
 from typing import Any
 
@@ -80,6 +80,13 @@ def _refuse_too_often(record: TriggerRecord, schedule: Schedule, plan: Plan) -> 
         )  # fmt: skip
 
 
+def refuse_past(record: TriggerRecord) -> None:
+    """Raise if a trigger would never fire, because its time has passed."""
+    at = record.config.get("at")
+    if at is not None and record.active and record.next_at is None:
+        raise TriggerInvalid(f"at: {show(at)} has passed already, in {record.timezone}.")
+
+
 async def refuse_taken_path(
     workspace: Workspace, record: TriggerRecord, changing: Collection[str] = ()
 ) -> None:
@@ -123,21 +130,9 @@ class Following:
                 if moved != each:
                     changed.append(moved)
         gone = [each for each in found if each.origin == "document" and each.name not in written]
-        await self._refuse_taken_paths(changed, gone)
-        return changed, gone
-
-    async def _refuse_taken_paths(
-        self, changed: Sequence[TriggerRecord], gone: Sequence[TriggerRecord]
-    ) -> None:
-        """Raise if two triggers would have one path; a path may go from one to another."""
-        by_path: dict[str, str] = {}
-        for each in changed:
+        for each in changed:  # a path may go from one to another
             await refuse_taken_path(self._workspace, each, [t.id for t in (*changed, *gone)])
-            if each.path is not None and by_path.setdefault(each.path, each.name) != each.name:
-                raise TriggerExists(
-                    f"The triggers {by_path[each.path]!r} and {each.name!r} cannot both have the "
-                    f"path {each.path!r}."
-                )
+        return changed, gone
 
     def _written(
         self, definition: Definition, trigger: Mapping[str, Any], before: TriggerRecord | None,

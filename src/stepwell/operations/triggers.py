@@ -17,33 +17,23 @@ from stepwell.errors import (
     InvalidInput,
     Overtaken,
     TriggerExists,
-    TriggerInvalid,
     TriggerNotFound,
     UnknownDefinition,
 )
 from stepwell.graph.definition import ID
-from stepwell.kernel.clock import moment
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.names import check_count, show
 from stepwell.kernel.records import RefusalRecord, TriggerRecord
-from stepwell.kernel.zones import local, zone_named
 from stepwell.operation import Workspace
-from stepwell.operations.arming import armed, refuse_taken_path, renewed, type_named
+from stepwell.operations.arming import armed, refuse_past, refuse_taken_path, renewed, type_named
 from stepwell.operations.revising import check_flag
+from stepwell.operations.trigger_views import PREVIEWED, Preview, previewed, view
+from stepwell.record import VersionRow
 
-PREVIEWED = 5
 MOST_PREVIEWED = 1000
 MOST_REFUSALS = 1000
 # How often a change is made again from what somebody else has just written.
 TRIES = 50
-
-
-class Preview(msgspec.Struct, frozen=True):
-    """When a trigger fires next, and how that is said."""
-
-    description: str
-    # Times with the offset of the trigger's zone.
-    next: builtins.list[str]
 
 
 class Triggers:
@@ -57,12 +47,15 @@ class Triggers:
 
     async def list(self, definition: str | None = None) -> builtins.list[TriggerRecord]:
         """All triggers, or those of a definition, by name."""
-        await self._workspace.fired()
-        return await self._records.triggers(self._workspace.id, definition)
+        await self._workspace.settled()
+        found = await self._records.triggers(self._workspace.id, definition)
+        if not found and definition is not None:
+            await self._version(definition)
+        return found
 
     async def get(self, trigger: str) -> TriggerRecord:
         """A trigger by its id, or by `definition/name`."""
-        await self._workspace.fired()
+        await self._workspace.settled()
         definition, slash, name = str(trigger).partition("/")
         found = None
         if slash and definition.isprintable():  # no other can be stored
@@ -85,35 +78,15 @@ class Triggers:
 
     async def preview(self, trigger: str, count: int = PREVIEWED) -> Preview:
         """The next times at which a trigger fires; none if it does not wait for a time."""
-        return self.previewed(await self.get(trigger), count)
+        if check_count(count, "count") > MOST_PREVIEWED:
+            raise InvalidInput(f"count is at most {MOST_PREVIEWED:,}, not {count:,}.")
+        return previewed(self._workspace, await self.get(trigger), count)
 
-    def previewed(self, trigger: TriggerRecord, count: int = PREVIEWED) -> Preview:
-        """The same for a record that is at hand."""
-        count = min(check_count(count, "count"), MOST_PREVIEWED)
-        kind = type_named(self._workspace.types().triggers, trigger.type)
-        config = kind.valid(trigger.config, trigger.timezone)
-        schedule = kind.schedule(config, trigger.timezone, trigger.since)
-        if schedule is None:
-            return Preview(kind.title, [])
-        zone = zone_named(trigger.timezone)
-        fires = schedule.next_fires(self._workspace.clock.now(), count)
-        return Preview(schedule.described(), [local(at, zone).isoformat() for at in fires])
-
-    def shown(self, trigger: TriggerRecord) -> dict[str, Any]:
-        """A record as people and programs read it, with its status and its next times."""
-        found: dict[str, Any] = msgspec.to_builtins(trigger)
-        for name in ("created_at", "updated_at", "last_fired_at"):
-            if found[name] is not None:
-                found[name] = moment(found[name]).isoformat()
-        try:
-            preview = self.previewed(trigger)
-        except TriggerInvalid as error:  # it was written by somebody who knows more
-            preview = Preview(error.message, [])
-        status = "paused" if trigger.paused else "enabled" if trigger.enabled else "disabled"
-        return {key: found[key] for key in found if key not in ("since", "next_at", "serial")} | {
-            "status": status, "description": trigger.paused or preview.description,
-            "next": preview.next if trigger.active else [],
-        }  # fmt: skip
+    async def shown(self, *triggers: TriggerRecord) -> builtins.list[dict[str, Any]]:
+        """Records as people and programs read them: status, next times, why they do not fire."""
+        definitions = await self._workspace.store.records.definitions(self._workspace.id)
+        off = {each.name for each in definitions if not each.enabled}
+        return [view(self._workspace, each, each.definition not in off) for each in triggers]
 
     # -- changing ------------------------------------------------------------------------
 
@@ -127,6 +100,7 @@ class Triggers:
         """
         check_flag(enabled, "enabled")
         zone = await self._zone(definition, timezone)
+        type = type_named(self._workspace.types().triggers, type).name
         named = _check_name(name if name is not None else type)
         now = self._workspace.clock.now()
         record = TriggerRecord(
@@ -136,6 +110,7 @@ class Triggers:
             created_at=now, updated_at=now, since=now,
         )  # fmt: skip
         record = armed(record, self._workspace)
+        refuse_past(record)
         await refuse_taken_path(self._workspace, record)
         try:
             self._workspace.changed(await self._records.put(self._workspace.id, record))
@@ -146,10 +121,20 @@ class Triggers:
             ) from None
         return record
 
-    async def update(self, trigger: str, config: Mapping[str, Any]) -> TriggerRecord:
-        """Give a trigger another config; from now on it fires by that."""
+    async def update(
+        self, trigger: str, config: Mapping[str, Any], *, serial: int | None = None
+    ) -> TriggerRecord:
+        """Give a trigger another config; from now on it fires by that.
+
+        `serial` is that of the record which this was made from: nobody else's change is undone.
+        """
 
         def change(record: TriggerRecord) -> TriggerRecord:
+            if serial is not None and record.serial != serial:
+                raise Conflict(
+                    f"The trigger {record.name!r} was changed meanwhile: its serial is "
+                    f"{record.serial}, not {serial}.", changes=[], serial=record.serial,
+                )  # fmt: skip
             if record.origin == "document":
                 raise InvalidInput(
                     f"The trigger {record.name!r} stands in the document of "
@@ -199,6 +184,8 @@ class Triggers:
             if after == before:
                 return before
             after = renewed(after, before, self._workspace)
+            if after.config != before.config:
+                refuse_past(after)
             await refuse_taken_path(self._workspace, after)
             try:
                 self._workspace.changed(await self._records.put(self._workspace.id, after))
@@ -207,12 +194,18 @@ class Triggers:
             return after
         raise Conflict("Others change this trigger all the time; try again.", changes=[])
 
-    async def _zone(self, definition: str, given: str | None) -> str:
+    async def _version(self, definition: str) -> VersionRow:
         row = await self._workspace.store.version(self._workspace.id, definition, None)
         if row is None:
             raise UnknownDefinition(
-                f"There is no definition {show(definition)}.", definition=definition
+                f"There is no definition {show(definition)}. Publish it first, or start a worker "
+                "that brings it.",
+                definition=definition,
             )
+        return row
+
+    async def _zone(self, definition: str, given: str | None) -> str:
+        row = await self._version(definition)
         if row.revision is None:
             return given or "UTC"
         if given is not None:

@@ -11,6 +11,7 @@ from stepwell.graph.conditions import check_expression, evaluate
 from stepwell.graph.problems import Problems
 from stepwell.graph.refs import Names
 from stepwell.kernel.clock import moment
+from stepwell.kernel.codec import encode
 from stepwell.kernel.matching import check_match, contains
 from stepwell.kernel.names import check_text
 from stepwell.kernel.records import EventRecord
@@ -54,6 +55,16 @@ class Event(TriggerType):
 
     name, title, config = "event", "Event", Config
     aliases = ("trigger_event",)
+
+    def described(self, config: Config) -> str:
+        said = f"For each event {config.event!r}"
+        if isinstance(config.filter, str):
+            return f"{said} with {config.filter}."
+        return (
+            f"{said}."
+            if config.filter is None
+            else f"{said} that has {encode(config.filter, 'filter')}."
+        )
 
     def event(self, config: Config) -> str:
         return config.event

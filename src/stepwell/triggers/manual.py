@@ -10,8 +10,12 @@ class Manual(TriggerType):
 
     name, title, config = "manual", "By hand", TriggerConfig
     aliases = ("trigger_manual",)
+
     # Whoever fires it means every word.
     loose = False
+
+    def described(self, config: TriggerConfig) -> str:
+        return "When somebody fires it."
 
 
 manual = Manual()

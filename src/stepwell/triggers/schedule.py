@@ -53,6 +53,8 @@ class ScheduleTrigger(TriggerType):
         own = (*FIELDS, *_ZONES)
         super().check({k: config[k] for k in config if k not in own}, zone, path, problems)
         for found in schedule_problems(config, zone):
+            if found.field == "timezone" and path:
+                continue  # the document has it, and is told
             at = below(path, found.field) if found.field else path
             problems.error(at, found.code, found.message, found.hint)
 

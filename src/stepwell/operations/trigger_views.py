@@ -1,0 +1,74 @@
+"""Triggers as people and programs read them: what they wait for, when, and why they do not fire."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from stepwell.errors import TriggerInvalid
+from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.records import TriggerRecord
+from stepwell.kernel.zones import local, zone_named
+from stepwell.operation import Workspace
+from stepwell.operations.arming import type_named
+
+PREVIEWED = 5
+_TIMES = ("created_at", "updated_at", "last_fired_at")
+_HIDDEN = ("since", "next_at", "place")
+
+
+class Preview(msgspec.Struct, frozen=True):
+    """What a trigger waits for, and when it fires next if that is a time."""
+
+    description: str
+    timezone: str
+    # Times with the offset of the zone.
+    next: list[str]
+
+
+def previewed(workspace: Workspace, trigger: TriggerRecord, count: int = PREVIEWED) -> Preview:
+    """What a trigger waits for, with so many of its times."""
+    kind = type_named(workspace.types().triggers, trigger.type)
+    config = kind.valid(trigger.config, trigger.timezone)
+    schedule = kind.schedule(config, trigger.timezone, trigger.since)
+    if schedule is None:
+        return Preview(kind.described(config), trigger.timezone, [])
+    zone = zone_named(trigger.timezone)
+    fires = schedule.next_fires(workspace.clock.now(), count)
+    shown = [local(at, zone).isoformat() for at in fires]
+    return Preview(schedule.described(), trigger.timezone, shown)
+
+
+def view(workspace: Workspace, trigger: TriggerRecord, enabled: bool) -> dict[str, Any]:
+    """A record with its status, its next times, and why it does not fire if it does not.
+
+    `enabled` says whether its definition is.
+    """
+    found: dict[str, Any] = msgspec.structs.asdict(trigger)
+    for name in _TIMES:
+        found[name] = None if found[name] is None else to_datetime(found[name])
+    try:
+        preview = previewed(workspace, trigger)
+    except TriggerInvalid as error:  # it was written by somebody who knows more
+        preview = Preview(error.message, trigger.timezone, [])
+    status, why = _status(trigger, preview, enabled)
+    return {name: found[name] for name in found if name not in _HIDDEN} | {
+        "status": status, "why": why, "description": preview.description,
+        "next": preview.next if status == "enabled" else [],
+    }  # fmt: skip
+
+
+def _status(trigger: TriggerRecord, preview: Preview, enabled: bool) -> tuple[str, str | None]:
+    """How a trigger is, and why so if it does not fire."""
+    this = f"{trigger.definition}/{trigger.name}"
+    if not trigger.enabled:
+        return "disabled", f"It fires again after: stepwell triggers enable {this}"
+    if trigger.paused is not None:
+        return "paused", f"{trigger.paused} Once mended: stepwell triggers enable {this}"
+    if not enabled:
+        again = f"stepwell definitions enable {trigger.definition}"
+        return "disabled", f"Its definition is disabled. It fires again after: {again}"
+    if trigger.type == "schedule" and trigger.next_at is None:
+        return "over", "Its time has passed."
+    return "enabled", None
