@@ -130,6 +130,22 @@ def test_a_run_has_another_one_do_a_part_of_it(typist: Typist) -> None:
     assert not list(typist.folder.glob("tmp.*"))
 
 
+def test_a_definition_says_what_starts_it(typist: Typist) -> None:
+    assert typist.run("release-notes.yaml")["output"] == "Notes for next"
+    typist.document("definitions", "publish", "examples/release-notes.yaml", "--json")
+    found = typist.document("triggers", "list", "--json")["items"]
+    assert {each["name"]: each["description"] for each in found} == {
+        "daily": "At 09:00, Monday to Friday, in Europe/Berlin.",
+        "released": 'For each event \'release\' that has {"env":"prod"}.',
+        "asked": "For each POST to its path.",
+    }
+    fired = typist.document(
+        "triggers", "fire", "release-notes/released", '{"version": "1.4.0", "env": "prod"}', "--json"
+    )
+    run = typist.document("runs", "show", fired["run_id"], "--json")
+    assert (run["status"], run["input"]) == ("pending", {"version": "1.4.0"})
+
+
 def test_the_other_run_also_works_by_itself(typist: Typist) -> None:
     folder = typist.folder / "it's mine; rm"
     folder.mkdir()

@@ -131,7 +131,7 @@ async def apply_within(db: asyncpg.Connection, batch: Sequence[Change]) -> Commi
     by_kind: dict[type[Any], Found] = {}
     for index, change in enumerate(batch):
         by_kind.setdefault(type(change), []).append((index, change))
-    locked = await _lock(db, by_kind)
+    locked, waits = await _lock(db, by_kind)
     _drop_fenced(by_kind, locked, done)
     for kind, work in _ORDER:
         if found := by_kind.get(kind):
@@ -140,6 +140,9 @@ async def apply_within(db: asyncpg.Connection, batch: Sequence[Change]) -> Commi
                 if mine := started & {change.run_id for _, change in found}:
                     locked |= await lock(db, {}, mine, [])
                 await waiting.send_signals(db, found, locked, done)
+            elif kind is EmitEvent:
+                own = by_kind.get(OpenWait)
+                await waiting.emit_events(db, found, None if own else waits, done)
             else:
                 await work(db, found, done)
     for index, ask in by_kind.get(ClaimRuns, ()):
@@ -147,8 +150,11 @@ async def apply_within(db: asyncpg.Connection, batch: Sequence[Change]) -> Commi
     return done
 
 
-async def _lock(db: asyncpg.Connection, by_kind: dict[type[Any], Found]) -> Locked:
-    """Lock all that the batch is about to touch, in order."""
+async def _lock(
+    db: asyncpg.Connection, by_kind: dict[type[Any], Found]
+) -> tuple[Locked, waiting.Waits]:
+    """Lock all that the batch is about to touch, in order; and who waits for its events."""
+    waits: waiting.Waits = {}
     names = _names(by_kind)
     ending = [c.held.run_id for _, c in by_kind.get(EndRun, ())]
     run_ids = _run_ids(by_kind)
@@ -167,7 +173,8 @@ async def _lock(db: asyncpg.Connection, by_kind: dict[type[Any], Found]) -> Lock
         await lock_names(db, names, ending)
         names = {}
         if events:
-            run_ids.update(row[1] for row in await waiting.waiting_for(db, events))
+            waits = await waiting.waiting_for(db, events)
+            run_ids.update(run_id for found in waits.values() for run_id, _, _ in found)
         if debounced:
             run_ids.update(await pacing.absorbing(db, debounced))
     locked = await lock(db, names, run_ids, ending) if names or run_ids else {}
@@ -177,7 +184,7 @@ async def _lock(db: asyncpg.Connection, by_kind: dict[type[Any], Found]) -> Lock
         if not missed:
             break
         locked |= await lock(db, {}, missed, missed)
-    return locked
+    return locked, waits
 
 
 def _names(by_kind: dict[type[Any], Found]) -> dict[str, bool]:

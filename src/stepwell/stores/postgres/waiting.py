@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
 
 import asyncpg
 
@@ -171,39 +170,50 @@ async def send_signals(
     await end_waits(db, results, done)
 
 
-async def waiting_for(db: asyncpg.Connection, changes: Iterable[EmitEvent]) -> list[Any]:
-    """Open waits that may match these events: (number of the event, run, key, match)."""
+# Open waits by the id of the event that they may match: (run, key, match).
+Waits = dict[str, list[tuple[str, str, str | None]]]
+
+
+async def waiting_for(db: asyncpg.Connection, changes: Sequence[EmitEvent]) -> Waits:
+    """Open waits that may match these events."""
     places = [
         (number, change.workspace_id, change.type, term)
         for number, change in enumerate(changes)
         for term in terms_of(decode(change.payload))
     ]
-    return await db.fetch(
+    found: Waits = {}
+    for number, *wait in await db.fetch(
         """SELECT g.number, w.run_id, w.key, w.match
            FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[])
                AS g (number, workspace_id, event, term)
            CROSS JOIN LATERAL (
                SELECT run_id, key, match FROM waits
                WHERE workspace_id = g.workspace_id AND event = g.event AND term = g.term
-                 AND ended_at IS NULL OFFSET 0) w
-           ORDER BY g.number""",
+                 AND ended_at IS NULL OFFSET 0) w""",
         *zip(*places, strict=True),
-    )
+    ):
+        found.setdefault(changes[number].id, []).append((wait[0], wait[1], wait[2]))
+    return found
 
 
 async def emit_events(
-    db: asyncpg.Connection, found: list[tuple[int, EmitEvent]], done: Committed
-) -> None:
-    """Write events to the outbox and end every wait of the workspace that they match."""
+    db: asyncpg.Connection, found: list[tuple[int, EmitEvent]], waits: Waits | None,
+    done: Committed,
+) -> None:  # fmt: skip
+    """Write events to the outbox and end every wait of the workspace that they match.
+
+    `waits` are those that there were once their names were locked; None if the batch has opened
+    others since.
+    """
     new = await _write_events(db, found, done)
     if not new:
         return
-    payloads = [decode(change.payload) for change in new]
+    waits = await waiting_for(db, new) if waits is None else waits
     results: dict[tuple[str, str], Result] = {}
-    for number, run_id, key, match in await waiting_for(db, new):
-        if (run_id, key) not in results:
-            change = new[number]
-            if match is None or contains(payloads[number], decode(match)):
+    for change in new:
+        payload = decode(change.payload)
+        for run_id, key, match in waits.get(change.id, ()):
+            if (run_id, key) not in results and (match is None or contains(payload, decode(match))):
                 results[run_id, key] = Result(run_id, key, change.payload, change.created_at)
     await end_waits(db, list(results.values()), done)
 
