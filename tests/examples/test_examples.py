@@ -140,7 +140,11 @@ def test_a_definition_says_what_starts_it(typist: Typist) -> None:
         "asked": "For each POST to its path.",
     }
     fired = typist.document(
-        "triggers", "fire", "release-notes/released", '{"version": "1.4.0", "env": "prod"}', "--json"
+        "triggers",
+        "fire",
+        "release-notes/released",
+        '{"version": "1.4.0", "env": "prod"}',
+        "--json",
     )
     run = typist.document("runs", "show", fired["run_id"], "--json")
     assert (run["status"], run["input"]) == ("pending", {"version": "1.4.0"})

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Unpack
 
-from stepwell.app.firing import Firing
+from stepwell.app.automation import Automation
 from stepwell.app.keys import own_files
 from stepwell.app.operations import Operations
 from stepwell.app.reading import Reading
@@ -55,7 +55,7 @@ from stepwell.store import Store
 MAX_SHOWN = 10
 
 
-class Stepwell(Firing, Operations, Reading):
+class Stepwell(Automation, Operations, Reading):
     """Durable runs in one store."""
 
     def __init__(

@@ -42,6 +42,7 @@ def _head(run: Run, explanation: Explanation) -> Iterator[str]:
     yield f"Run {run.id}: {_definition(run)}, {run.status}"
     facts = {
         "why": f"{explanation.message} ({explanation.code})",
+        "started by": _cause(run),
         "created": moment(run.created_at),
         "started": moment(run.started_at),
         "ended": moment(run.completed_at),
@@ -59,6 +60,22 @@ def _head(run: Run, explanation: Explanation) -> Iterator[str]:
     for name, fact in facts.items():
         if fact not in (None, "–"):
             yield f"  {name:<15}  {fact}"
+
+
+def _cause(run: Run) -> str | None:
+    """What started a run, if that was a trigger."""
+    trigger = run.trigger
+    if not isinstance(trigger, dict) or "name" not in trigger:
+        return None
+    event = trigger.get("event")
+    facts = (
+        "by hand" if trigger.get("by_hand") else None,
+        trigger.get("scheduled_at") and f"for {trigger['scheduled_at']}",
+        event and f"for the event {event['type']} ({event['id']})",
+        trigger.get("delivery") and f"for the delivery {trigger['delivery']}",
+    )
+    said = ", ".join(each for each in facts if each)
+    return f"{trigger['type']} {trigger['name']}{f' ({said})' if said else ''}"
 
 
 def _journal(steps: list[Step]) -> Iterator[str]:

@@ -19,7 +19,7 @@ from stepwell.kernel.names import show
 from stepwell.trigger import Request
 
 
-class Firing(Operations):
+class Automation(Operations):
     """The triggers of a workspace, at work."""
 
     # How many are inside `housekeeping`.
