@@ -74,6 +74,23 @@ def test_the_copy_takes_over_what_a_worker_of_the_original_still_does(lite: Cli)
     assert (there["output"], there["attempt"]) == (other.process.pid, 2)
 
 
+def test_triggers_do_not_fire_in_the_copy_until_they_are_enabled_there(cli: Cli) -> None:
+    document = cli.folder / "often.yaml"
+    document.write_text(
+        "name: often\ntriggers: [{id: t, type: schedule, every: 1h}]\n"
+        "nodes: [{id: a, type: transform, config: {value: 1}}]\n",
+        "utf-8",
+    )
+    cli.ok("definitions", "publish", str(document))
+    copy = beside(cli.store)
+    cli.ok("fork-store", cli.store, copy)
+    paused = cli.ok("triggers", "show", "often/t", "--store", copy)
+    assert (paused["status"], paused["next"]) == ("paused", [])
+    assert "This store is a copy" in paused["why"]
+    assert cli.ok("triggers", "show", "often/t")["status"] == "enabled"
+    assert len(cli.ok("triggers", "enable", "often/t", "--store", copy)["next"]) == 5
+
+
 def test_an_existing_destination_is_refused_and_left_alone(cli: Cli) -> None:
     cli.ok("migrate")
     copy = beside(cli.store)

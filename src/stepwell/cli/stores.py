@@ -56,6 +56,7 @@ def fork_store(source: str, destination: str, as_json: bool) -> None:
     Everything is copied: finished runs, journals, waits, signals. From then on both go their
     own ways: a run that sleeps wakes in both, and workers of the copy take over the runs
     that workers of the original hold, without disturbing those. Side effects happen in both.
+    Only triggers do not fire in the copy, until they are enabled there.
 
     SQLite is copied while in use. PostgreSQL makes a database from a template, which only
     works while nobody else is connected to SRC, and on the same server.

@@ -22,6 +22,13 @@ OF_A_RUN = (
 # How many those of run `r` are.
 COUNT_OF_A_RUN = " + ".join(f"(SELECT count(*) FROM {own} run_id = r.id)" for own in OF_A_RUN)
 
+# What a copy of a store has of its own. The workers belong to the original: here their leases have
+# ended, so that the first worker of the copy takes their runs over.
+IN_A_COPY = ("UPDATE workers SET expires_at = heartbeat_at", "DELETE FROM duties")
+# Two stores that start the same runs are seldom meant.
+PAUSED_IN_A_COPY = """UPDATE triggers SET next_at = NULL,
+    paused = 'This store is a copy, and the original fires.' WHERE paused IS NULL"""
+
 # What one sweep looks at: runs of a dead worker, runs out of time, queues; and dead workers.
 SWEEP_LIMIT = 500
 MOST_DEAD = 20

@@ -9,6 +9,7 @@ import asyncpg
 
 from stepwell.errors import ForkRefused, StoreUnavailable
 from stepwell.stores.postgres.address import Address
+from stepwell.stores.rules import IN_A_COPY, PAUSED_IN_A_COPY
 
 # A database that every server has; one cannot copy a database from inside it.
 MAINTENANCE = "postgres"
@@ -26,7 +27,7 @@ async def fork(source: str, destination: str) -> None:
     try:
         await _create(maintenance, origin, target)
         try:
-            await _expire_leases(source, target)
+            await _make_own(source, target)
         except BaseException:
             await maintenance.execute(f"DROP DATABASE {_quoted(target)}")
             raise
@@ -59,13 +60,15 @@ async def _create(maintenance: asyncpg.Connection, origin: str, target: str) -> 
         ) from error
 
 
-async def _expire_leases(source: str, target: str) -> None:
-    """In the copy, end the leases of the original's workers, so that others take over."""
+async def _make_own(source: str, target: str) -> None:
+    """Change in the copy what belongs to the original."""
     copy = await _connect(source, target)
     try:
         async with copy.transaction():
-            await copy.execute("UPDATE workers SET expires_at = heartbeat_at")
-            await copy.execute("DELETE FROM duties")
+            for statement in IN_A_COPY:
+                await copy.execute(statement)
+            if await copy.fetchval("SELECT to_regclass('triggers') IS NOT NULL"):
+                await copy.execute(PAUSED_IN_A_COPY)  # not before the third migration
     except asyncpg.UndefinedTableError as error:
         raise ForkRefused("SRC is not a store of Stepwell's.") from error
     finally:

@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from stepwell.errors import ForkRefused, StoreUnavailable
+from stepwell.stores.rules import IN_A_COPY, PAUSED_IN_A_COPY
 
 BUSY_MS = 30_000
 
@@ -53,10 +54,10 @@ def _copy(origin: Path, unfinished: Path) -> None:
             backup.step()
         copy.execute("PRAGMA synchronous = FULL")
         with copy:
-            # The workers belong to the original. Here their leases have ended, so that the
-            # first worker of the copy takes their runs over.
-            copy.execute("UPDATE workers SET expires_at = heartbeat_at")
-            copy.execute("DELETE FROM duties")
+            for statement in IN_A_COPY:
+                copy.execute(statement)
+            if copy.table_exists("main", "triggers"):  # not before the third migration
+                copy.execute(PAUSED_IN_A_COPY)
 
 
 def _companions(path: Path) -> list[Path]:
