@@ -147,7 +147,6 @@ class Worker:
                 if alive:
                     self._renewed_at = asked_at
                     await self._retire_dead_neighbours()
-                    self.claims.soon()
             except Exception as error:  # whatever it is, the next beat may go through
                 log.warning("Worker %s could not renew its lease: %r", self.id, error)
             # In trouble it asks more often, so as to know by the end of the lease.
