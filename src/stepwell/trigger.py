@@ -127,6 +127,13 @@ class TriggerType:
             )  # fmt: skip
         return self.config.model_validate(config)
 
+    def secrets_of(self, config: Mapping[str, Any]) -> Sequence[str]:
+        """The names of secrets in a config that may be wrong."""
+        try:
+            return self.secrets(self.config.model_validate(config))
+        except pydantic.ValidationError:
+            return ()
+
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the config."""
         return self.config.model_json_schema()

@@ -136,6 +136,16 @@ def test_what_no_run_could_be_started_with_is_said_when_it_is_checked() -> None:
     }
 
 
+async def test_publishing_warns_of_secrets_that_are_still_to_be_stored(world: World) -> None:
+    hook = {"id": "t", "type": "webhook", "verify": "github", "secret": "mine"}
+    async with world([]) as sw:
+        (found,) = (
+            await sw.definitions.publish({"name": "g", "nodes": NODES, "triggers": [hook]})
+        ).problems
+    assert (found.path, found.code) == ("triggers[0].secret", "unknown_secret")
+    assert found.hint == "Store it: `stepwell secrets set mine`."
+
+
 async def test_a_request_is_taken_as_it_is_at_hand(world: World) -> None:
     async with world([work]) as sw:
         await sw.triggers.create("work", "webhook", {"path": "here", "headers": {"X-A": "b"}})

@@ -83,7 +83,7 @@ def checked(
                 f"Write {name!r}: a definition keeps its name.",
             )  # fmt: skip
         plan = check(definition, types.by_name, problems, secrets)
-        check_triggers(definition, types.triggers, problems)
+        check_triggers(definition, types.triggers, problems, secrets)
     found = [_with_line(each, imported.lines) for each in problems.found]
     found += [
         Problem(loss.path, "lost", loss.message, severity=loss.severity) for loss in imported.losses

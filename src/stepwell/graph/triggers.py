@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
 from stepwell.graph.definition import Definition
@@ -22,11 +22,17 @@ class TriggerKind(Protocol):
         self, config: Mapping[str, Any], zone: str, path: str, problems: Problems
     ) -> None: ...
 
+    def secrets_of(self, config: Mapping[str, Any]) -> Iterable[str]: ...
+
 
 def check_triggers(
-    definition: Definition, kinds: Mapping[str, TriggerKind], problems: Problems
-) -> None:
-    """Note what is wrong with the triggers of a definition."""
+    definition: Definition, kinds: Mapping[str, TriggerKind], problems: Problems,
+    secrets: Collection[str] | None = None,
+) -> None:  # fmt: skip
+    """Note what is wrong with the triggers of a definition.
+
+    `secrets` are the names of those there are, as far as that is known.
+    """
     for index, trigger in enumerate(definition.triggers):
         path = below("triggers", index)
         kind = trigger.get("type")
@@ -43,6 +49,8 @@ def check_triggers(
             config = {key: trigger[key] for key in trigger if key not in COMMON}
             kinds[kind].check(config, definition.timezone, path, problems)
             _check_map(config.get("map"), definition, path, problems)
+            if secrets is not None:
+                _warn_of_secrets(kinds[kind].secrets_of(config), secrets, path, problems)
     _check_paths(definition, problems)
 
 
@@ -57,6 +65,18 @@ def _check_map(map: Any, definition: Definition, path: str, problems: Problems) 
                 below(below(path, "map"), name), "unknown_input",
                 f"The definition has no input {name!r}.",
                 problems.did_you_mean(name, fields) or f"It has {', '.join(fields)}.",
+            )  # fmt: skip
+
+
+def _warn_of_secrets(
+    names: Iterable[str], secrets: Collection[str], path: str, problems: Problems
+) -> None:
+    for name in names:
+        if name not in secrets:
+            problems.warning(
+                below(path, "secret"), "unknown_secret",
+                f"There is no secret {name!r} yet; until there is, all is refused.",
+                problems.did_you_mean(name, secrets) or f"Store it: `stepwell secrets set {name}`.",
             )  # fmt: skip
 
 
