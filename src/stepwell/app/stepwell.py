@@ -120,7 +120,7 @@ class Stepwell(Automation, Operations, Reading):
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._tally.drained()
+        await self._tally.close()
         await self._writer.close()
         await self._endings.close()
         await self.store.close()

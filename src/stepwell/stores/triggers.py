@@ -222,7 +222,9 @@ def _run_of(workspace_id: str, trigger_id: str, run_id: str) -> Statement:
 
 
 def _refusal_of(workspace_id: str, refusal: RefusalRecord) -> Statement:
-    sql = f"INSERT INTO refusals (workspace_id, {_REFUSAL}) VALUES ($1, $2, $3, $4, $5, $6, $7)"
+    # The same again is what was sent again, because no answer came.
+    sql = f"""INSERT INTO refusals (workspace_id, {_REFUSAL}) VALUES ($1, $2, $3, $4, $5, $6, $7)
+              ON CONFLICT DO NOTHING"""
     return Statement(sql, (workspace_id, *msgspec.structs.astuple(refusal)))
 
 
