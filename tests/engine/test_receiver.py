@@ -142,7 +142,7 @@ async def test_a_secret_can_be_changed_without_a_gap(world: World) -> None:
         await sw.secrets.set("old", "the old secret")
         sw.store.clock.advance("10s")
         for number, secret in enumerate(("the new secret", "the old secret")):
-            assert (await sw.receive(path, **github(b"{}", str(number), secret))).created
+            assert (await sw.receive(path, **github(b"%d" % number, "1", secret))).created
 
 
 async def test_more_requests_than_the_rate_are_refused_until_it_is_time(
@@ -201,6 +201,8 @@ async def test_deliveries_of_github_become_events(world: World) -> None:
         found = await sw.receive(path, **request)
         assert (found.run_id, found.events) == (None, 1)
         assert (await sw.receive(path, **request)).events == 0, "it was delivered before"
+        request["headers"][1] = ("X-GitHub-Delivery", "78")
+        assert (await sw.receive(path, **request)).events == 0, "nobody has signed the id"
         (event,) = (await sw.events.list("pr_merged")).items
         assert event.payload["number"] == 7
 
@@ -218,7 +220,11 @@ async def test_cloudevents_become_events(world: World) -> None:
             body=json.dumps(structured).encode(),
         )  # fmt: skip
         events = (await sw.events.list("a.b")).items
-        assert [each.payload for each in events] == [5, {"n": 1}]
+        about = {"type": "a.b", "source": "/s", "id": "1", "datacontenttype": "application/json"}
+        assert [each.payload for each in events] == [
+            {"data": 5, "cloudevent": {"type": "a.b", "source": "/s", "id": "2"}},
+            {"n": 1, "cloudevent": about},
+        ]
 
 
 async def test_thousands_of_deliveries_start_exactly_the_right_runs(world: World) -> None:

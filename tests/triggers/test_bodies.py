@@ -15,12 +15,18 @@ from hypothesis import strategies as st
 
 from stepwell.errors import BodyInvalid, BodyTooLarge, BodyUnsupported
 from stepwell.kernel.jsonpath import NOTHING
-from stepwell.triggers.inbound.bodies import MAX_BYTES, MAX_FIELDS, payload_of, read_body, read_data
+from stepwell.triggers.inbound.bodies import MAX_BYTES, MAX_FIELDS, payload_of, read_data
 from stepwell.triggers.inbound.headers import Headers
 from stepwell.triggers.inbound.strict_json import MAX_DEPTH
 from tests.triggers.signing import SECRET, signed
 
 FORM = "application/x-www-form-urlencoded"
+
+
+def read_body(
+    headers: Headers, body: bytes, query: str | bytes = b"", hidden: Any = ()
+) -> dict[str, Any]:
+    return payload_of(read_data(headers, body), headers, query, hidden=hidden)
 
 
 def data_of(body: bytes, kind: str | None = "application/json", **headers: str) -> Any:
@@ -186,7 +192,7 @@ def test_a_body_has_at_most_so_many_bytes() -> None:
     with pytest.raises(BodyTooLarge, match="1,048,576 bytes"):
         data_of(b" " * MAX_BYTES + b"1")
     with pytest.raises(BodyTooLarge):
-        read_body(Headers(), b"[1,2]", limit=4)
+        read_data(Headers(), b"[1,2]", limit=4)
 
 
 def test_hostile_json_costs_little_time() -> None:

@@ -19,7 +19,9 @@ from stepwell.triggers.inbound.cloudevents import (
     MAX_VALUE,
     CloudEvent,
     event_of,
+    events_inside,
     mode_of,
+    payload_of_event,
     read_events,
     write_event,
 )
@@ -173,12 +175,40 @@ def test_a_quoted_header_is_taken_out_of_its_quotes() -> None:
 
 def test_data_that_is_neither_json_nor_text_stays_packed() -> None:
     packed = base64.b64encode(b"\x00\xff").decode()
-    [event] = read_events(binary(("Content-Type", "application/x-thrift")), b"\x00\xff")
-    assert (event.data, event.data_base64) == (None, packed)
     kind = {"datacontenttype": "application/x-thrift", "data_base64": packed}
-    assert event_of({**LEAST, **kind}) == event
+    event = event_of({**LEAST, **kind})
+    assert (event.data, event.data_base64) == (None, packed)
+    with pytest.raises(BodyUnsupported, match="x-thrift"):
+        read_events(binary(("Content-Type", "application/x-thrift")), b"\x00\xff")
     as_json = {"data_base64": base64.b64encode(b'{"a": 1}').decode()}
     assert event_of({**LEAST, **as_json}).data == {"a": 1}
+
+
+def test_what_an_event_says_is_its_data_with_its_attributes_beside() -> None:
+    about = {"subject": "s", "time": "2018-04-05T03:56:24Z", "sequence": 5}
+    told = {"type": "com.example.some", "source": "/context", "id": "A-1", **about}
+
+    def payload(**fields: Any) -> dict[str, Any]:
+        return payload_of_event(event_of({**LEAST, **about, **fields}))
+
+    assert payload(data={"a": 1}) == {"a": 1, "cloudevent": told}
+    assert payload(data=[1]) == {"data": [1], "cloudevent": told}
+    assert payload() == {"data": None, "cloudevent": told}
+    packed = {"data_base64": "AP8=", "datacontenttype": "application/x-thrift"}
+    kind = {"datacontenttype": "application/x-thrift"}
+    assert payload(**packed) == {"data_base64": "AP8=", "cloudevent": told | kind}
+    # Data cannot pretend to be attributes, and loses nothing.
+    forged = {"cloudevent": {"source": "/forged"}, "a": 1}
+    assert payload(data=forged) == {"a": 1, "data": forged, "cloudevent": told}
+
+
+def test_events_are_known_by_their_form_alone() -> None:
+    assert [each.id for each in events_inside(dict(LEAST))] == ["A-1"]
+    assert [each.id for each in events_inside([LEAST, LEAST])] == ["A-1", "A-1"]
+    for other in (None, 5, "text", {}, [], [LEAST, 5], {"specversion": "1.0"}, {"id": "1"}):
+        assert events_inside(other) == []
+    with pytest.raises(EventInvalid, match="specversion"):
+        events_inside({**LEAST, "specversion": "0.3"})
 
 
 def test_bodies_of_events_keep_the_limits_of_bodies() -> None:

@@ -15,12 +15,17 @@ from stepwell.kernel.durations import seconds
 from stepwell.kernel.jsonpath import NOTHING
 from stepwell.kernel.names import check_text
 from stepwell.trigger import Delivery, Rate, Request, Told, TriggerConfig, TriggerType
-from stepwell.triggers.inbound.bodies import payload_of, read_data
-from stepwell.triggers.inbound.cloudevents import mode_of, read_events
-from stepwell.triggers.inbound.delivery import delivery_id, event_id, request_hash
+from stepwell.triggers.inbound.bodies import payload_of, read_data, signed_data
+from stepwell.triggers.inbound.cloudevents import (
+    events_inside,
+    mode_of,
+    payload_of_event,
+    read_events,
+)
+from stepwell.triggers.inbound.delivery import delivery_key, event_id
 from stepwell.triggers.inbound.github import github_events
 from stepwell.triggers.inbound.headers import Headers
-from stepwell.triggers.inbound.signatures import PRESETS, verify
+from stepwell.triggers.inbound.signatures import PRESETS, only_body_counts, verify
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PATH = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*")
@@ -168,7 +173,7 @@ class Webhook(TriggerType):
         headers = Headers(request.headers)
         if request.method.upper() not in config.method:
             raise RequestUnfit(
-                f"This webhook takes {' and '.join(config.method)}, not {request.method!r:.20}.",
+                f"This webhook takes {' and '.join(config.method)}.",
                 reason="method",
             )
         _check_wanted(headers, config.headers)
@@ -177,14 +182,31 @@ class Webhook(TriggerType):
                 config.verify, headers, request.body, secrets, now, header=config.header,
                 tolerance_seconds=seconds(config.tolerance),
             )  # fmt: skip
+        signed = only_body_counts(config.verify)
+        if signed and mode_of(headers) == "binary":
+            raise RequestUnfit(
+                "In binary mode the attributes of a CloudEvent are headers, which "
+                f"verify: {config.verify} does not sign. Send it in structured mode.",
+                reason="unsigned",
+            )
         data = read_data(headers, request.body)
-        key: str | None = None
-        if config.dedupe:
-            key = delivery_id(config.verify, headers, data)
-            key = key or request_hash(request.method, request.query, request.body)
+        said = signed_data(headers, request.body, data) if signed else data
+        known = delivery_key(
+            config.verify, headers, said, request.method, request.query, request.body
+        )
         hidden = [config.header] if config.header else []
         payload = payload_of(data, headers, request.query, hidden=[*hidden, *config.headers])
-        events = [] if config.becomes == "run" else _events(config, headers, request, data, key)
+        events = []
+        if config.becomes != "run":
+            found = _cloudevents(headers, request.body, said if signed else NOTHING)
+            events = found or _others(config, headers, data, said, known)
+            if not events and config.becomes == "events" and not _is_known(config, headers):
+                raise RequestUnfit(
+                    "This webhook emits events, and this is neither a CloudEvent nor a delivery "
+                    "of GitHub. Give it an `event`, the type that other requests are emitted as.",
+                    reason="no_event",
+                )
+        key = known if config.dedupe else None
         return Delivery(payload, key, starts=config.becomes != "events", events=events)
 
 
@@ -195,18 +217,28 @@ def _check_wanted(headers: Headers, wanted: Mapping[str, str]) -> None:
             raise RequestUnfit(f"The header {name} is not as it must be.", reason="header")
 
 
-def _events(
-    config: Config, headers: Headers, request: Request, data: Any, key: str | None
-) -> list[Told]:
-    """What a request reports."""
-    if mode_of(headers) is not None:
-        return [
-            Told(each.type, each.data, event_id(each))
-            for each in read_events(headers, request.body)
-        ]
-    known = key or request_hash(request.method, request.query, request.body)
-    found = [Told(each.type, each.payload, known) for each in github_events(headers, data)]
-    if not found and config.event is not None:
+def _is_known(config: Config, headers: Headers) -> bool:
+    """Whether a request is of a kind that reports events, though maybe none just now."""
+    return _is_github(config, headers) or mode_of(headers) is not None
+
+
+def _is_github(config: Config, headers: Headers) -> bool:
+    if only_body_counts(config.verify):
+        return config.verify == "github"
+    return "x-github-event" in headers
+
+
+def _cloudevents(headers: Headers, body: bytes, signed: Any) -> list[Told]:
+    """The CloudEvents of a request; what is signed is one also if its headers deny it."""
+    events = read_events(headers, body) if mode_of(headers) is not None else events_inside(signed)
+    return [Told(each.type, payload_of_event(each), event_id(each)) for each in events]
+
+
+def _others(config: Config, headers: Headers, data: Any, said: Any, known: str) -> list[Told]:
+    """What any other request reports."""
+    github = github_events(said) if _is_github(config, headers) else []
+    found = [Told(each.type, each.payload, known) for each in github]
+    if not found and config.event is not None and mode_of(headers) is None:
         found = [Told(config.event, None if data is NOTHING else data, known)]
     return found
 

@@ -19,6 +19,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Collection
+from contextlib import suppress
 from typing import Any, NamedTuple
 from urllib.parse import parse_qsl
 
@@ -55,14 +56,6 @@ class MediaType(NamedTuple):
         return self.name.startswith("text/") or self.name.endswith(("/xml", "+xml"))
 
 
-def read_body(
-    headers: Headers, body: bytes, query: str | bytes = b"", *,
-    hidden: Collection[str] = (), limit: int = MAX_BYTES,
-) -> dict[str, Any]:  # fmt: skip
-    """The payload of a request; `hidden` names more headers that must not get into it."""
-    return payload_of(read_data(headers, body, limit=limit), headers, query, hidden=hidden)
-
-
 def read_data(headers: Headers, body: bytes, *, limit: int = MAX_BYTES) -> Any:
     """What is in a body; NOTHING if it is empty."""
     kind = media_type(headers)
@@ -70,6 +63,19 @@ def read_data(headers: Headers, body: bytes, *, limit: int = MAX_BYTES) -> Any:
         raise BodyUnsupported("Files and other parts are not accepted. Send JSON.")
     data = unpacked(headers, body, limit)
     return read_as(kind, data) if data else NOTHING
+
+
+def signed_data(headers: Headers, body: bytes, data: Any) -> Any:
+    """The JSON or form that a body is, whatever its headers say, which nobody has signed.
+
+    `data` is what is in it by its headers; NOTHING is what is neither.
+    """
+    if media_type(headers).is_json and "content-encoding" not in headers:
+        return data
+    for read in (read_json, _form):
+        with suppress(BodyInvalid):
+            return read(body)
+    return NOTHING
 
 
 def payload_of(

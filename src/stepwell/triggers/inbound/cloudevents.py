@@ -87,9 +87,21 @@ def read_events(headers: Headers, body: bytes, *, limit: int = MAX_BYTES) -> lis
     value = read_json(data)
     if mode == "structured":
         return [event_of(value)]
-    if not isinstance(value, list) or len(value) > MAX_BATCH:
-        raise EventInvalid(f"A batch is a list of at most {MAX_BATCH:,} events.")
-    return [event_of(each, f"Event {i}: ") for i, each in enumerate(value)]
+    return _batch(value)
+
+
+def looks_like_event(data: Any) -> bool:
+    """Whether data is an event in its JSON form, rightly or not."""
+    return isinstance(data, dict) and "specversion" in data and not data.keys().isdisjoint(REQUIRED)
+
+
+def events_inside(data: Any) -> list[CloudEvent]:
+    """The events that data is, whatever its type is said to be; none if it is something else."""
+    if looks_like_event(data):
+        return [event_of(data)]
+    if isinstance(data, list) and data and all(map(looks_like_event, data)):
+        return _batch(data)
+    return []
 
 
 def event_of(value: Any, where: str = "") -> CloudEvent:
@@ -107,19 +119,43 @@ def event_of(value: Any, where: str = "") -> CloudEvent:
     return _event(attributes, data, None, where)
 
 
+def attributes_of(event: CloudEvent) -> dict[str, Any]:
+    """What an event says of itself, without its data."""
+    found: dict[str, Any] = {name: getattr(event, name) for name in (*REQUIRED, *_OPTIONAL)}
+    if event.time is not None:
+        found["time"] = moment(event.time).isoformat().replace("+00:00", "Z")
+    return {name: each for name, each in found.items() if each is not None} | event.extensions
+
+
 def write_event(event: CloudEvent) -> bytes:
     """The event as structured JSON, to be sent with CONTENT_TYPE."""
     for name in _KNOWN & event.extensions.keys():
         raise EventInvalid(f"No extension can be called {name}.", attribute=name)
-    fields: dict[str, Any] = {"specversion": "1.0", **event.extensions}
-    for name in (*REQUIRED, *_OPTIONAL):
-        fields[name] = getattr(event, name)
-    if event.time is not None:
-        fields["time"] = moment(event.time).isoformat().replace("+00:00", "Z")
+    fields: dict[str, Any] = {"specversion": "1.0", **attributes_of(event)}
     _event(fields, None, None, "")  # what would not be read must not be written
     fields |= {name: getattr(event, name) for name in _DATA}
     given = {name: value for name, value in fields.items() if value is not None}
     return encode(given, "An event").encode()
+
+
+def payload_of_event(event: CloudEvent) -> dict[str, Any]:
+    """What an event says: its data, or `data` with what is no object; and of itself, `cloudevent`.
+
+    That is always the event's own; data that has such a key itself is also kept whole.
+    """
+    is_object = isinstance(event.data, dict)
+    payload = dict(event.data) if is_object else {}
+    if event.data_base64 is not None:
+        payload["data_base64"] = event.data_base64
+    elif not is_object or "cloudevent" in payload:
+        payload["data"] = event.data
+    return {**payload, "cloudevent": attributes_of(event)}
+
+
+def _batch(value: Any) -> list[CloudEvent]:
+    if not isinstance(value, list) or len(value) > MAX_BATCH:
+        raise EventInvalid(f"A batch is a list of at most {MAX_BATCH:,} events.")
+    return [event_of(each, f"Event {i}: ") for i, each in enumerate(value)]
 
 
 def _binary(headers: Headers, kind: MediaType, data: bytes) -> CloudEvent:
@@ -135,8 +171,7 @@ def _binary(headers: Headers, kind: MediaType, data: bytes) -> CloudEvent:
         attributes[name] = _unquoted(values[0], header)
     if kind.name:
         attributes["datacontenttype"] = headers["content-type"]
-    value, packed = _opened(data, kind) if data else (None, None)
-    return _event(attributes, value, packed, "")
+    return _event(attributes, read_as(kind, data) if data else None, None, "")
 
 
 def _opened(data: bytes, kind: MediaType) -> tuple[Any, str | None]:

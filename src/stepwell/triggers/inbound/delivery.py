@@ -1,8 +1,10 @@
 """By what a delivery is known again: senders repeat themselves, and one of each is enough.
 
-Where the sender has signed an id, that one counts and no other: whoever caught a request could
-send it again under another id that nobody has signed. `X-Request-Id` is none of these; proxies
-make a new one for every attempt.
+What is signed decides: whoever has caught a request can send it again with other headers, another
+query or another method, and must not start another run by that. So an id counts where it is part of
+what was signed; else the body is its own id. Only where the whole request is believed, or nothing
+is, any header with an id will do. `X-Request-Id` is none of these; proxies make a new one for every
+attempt.
 """
 
 from __future__ import annotations
@@ -14,8 +16,9 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from stepwell.kernel.names import MAX_LENGTH
-from stepwell.triggers.inbound.cloudevents import CloudEvent, mode_of
+from stepwell.triggers.inbound.cloudevents import CloudEvent, looks_like_event, mode_of
 from stepwell.triggers.inbound.headers import Headers
+from stepwell.triggers.inbound.signatures import only_body_counts
 
 _CLEAN = re.compile("[!-~]+")
 _HASHED = "sha256:"
@@ -23,20 +26,24 @@ _HASHED = "sha256:"
 Finder = Callable[[Headers, Any], str | None]
 
 
-def delivery_id(preset: str | None, headers: Headers, data: Any) -> str | None:
-    """The sender's id of a delivery, in printable ASCII and no longer than a key may be.
+def delivery_key(
+    preset: str | None, headers: Headers, data: Any, method: str, query: str | bytes, body: bytes
+) -> str:
+    """By what a delivery is known, in printable ASCII and no longer than a key may be.
 
-    `data` is what is in the body. Without such an id, `request_hash` has to do.
+    `data` is the JSON in the body: for presets that sign, whatever the headers say it is.
     """
     for kind, find in FINDERS.get(preset or "", _OPEN):
         found = find(headers, data)
         if found and (text := found.strip()):
             return _bounded(kind, text)
-    return None
+    if only_body_counts(preset):
+        return f"body:{hashlib.sha256(body).hexdigest()}"
+    return request_hash(method, query, body)
 
 
 def request_hash(method: str, query: str | bytes, body: bytes) -> str:
-    """What stands in for an id: the same request with the same body is the same delivery."""
+    """What stands in for an id where nothing is signed: the same request is the same delivery."""
     raw = query.encode("utf-8", "surrogatepass") if isinstance(query, str) else query
     digest = hashlib.sha256()
     for part in (method.upper().encode("utf-8", "replace"), raw, body):
@@ -91,16 +98,25 @@ def _event_key(source: str, key: str) -> tuple[str, str]:
     return "cloudevent", json.dumps([source, key], separators=(",", ":"))
 
 
+def _cloudevent_inside(headers: Headers, data: Any) -> str | None:
+    """The same for an event that is in the body, whatever the headers say."""
+    if not looks_like_event(data):
+        return None
+    source, key = _field("source")(headers, data), _field("id")(headers, data)
+    return _event_key(source, key)[1] if source and key else None
+
+
 _OPEN: tuple[tuple[str, Finder], ...] = (
     ("cloudevent", _cloudevent),
     ("webhook", _header("webhook-id")),
     ("github", _header("x-github-delivery")),
     ("key", _header("idempotency-key")),
 )
-# Preset → where its ids are, the first that is there; presets that are not here are open.
+# Preset → where the ids are that it signs; presets that are not here sign nothing.
 FINDERS: Mapping[str, tuple[tuple[str, Finder], ...]] = {
     "standard-webhooks": (("webhook", _header("webhook-id")),),
-    "github": (("github", _header("x-github-delivery")),),
+    "github": (),
     "stripe": (("stripe", _field("id")),),
     "slack": (("slack", _field("event_id")),),
+    "hmac": (("cloudevent", _cloudevent_inside),),
 }

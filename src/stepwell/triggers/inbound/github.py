@@ -7,8 +7,6 @@ from typing import Any
 
 import msgspec
 
-from stepwell.triggers.inbound.headers import Headers
-
 
 class GitHubEvent(msgspec.Struct, frozen=True):
     """An event that a delivery stands for; its payload has the delivery's own under `raw`."""
@@ -17,10 +15,13 @@ class GitHubEvent(msgspec.Struct, frozen=True):
     payload: dict[str, Any]
 
 
-def github_events(headers: Headers, data: Any) -> list[GitHubEvent]:
-    """The events of a delivery, `data` being what is in its body; none for most deliveries."""
-    subject, action = headers.get("x-github-event", ""), _at(data, "action")
-    translate = _TRANSLATIONS.get((subject, action)) if isinstance(action, str) else None
+def github_events(data: Any) -> list[GitHubEvent]:
+    """The events of a delivery, `data` being what is in its body; none for most deliveries.
+
+    `X-GitHub-Event` is not asked: nobody has signed it, and the body says the same.
+    """
+    action = _at(data, "action")
+    translate = _TRANSLATIONS.get(action) if isinstance(action, str) else None
     found = translate(data) if translate else None
     return [] if found is None else [GitHubEvent(found.type, {**found.payload, "raw": data})]
 
@@ -83,9 +84,9 @@ def _at(data: Any, *names: str) -> Any:
     return data
 
 
-# GitHub's event and action → what makes ours of it.
-_TRANSLATIONS: dict[tuple[str, str], Callable[[Any], GitHubEvent | None]] = {
-    ("pull_request", "closed"): _merged,
-    ("pull_request", "opened"): _created,
-    ("issues", "labeled"): _labeled,
+# What was done → what makes an event of it, if it was done to what it is about.
+_TRANSLATIONS: dict[str, Callable[[Any], GitHubEvent | None]] = {
+    "closed": _merged,
+    "opened": _created,
+    "labeled": _labeled,
 }

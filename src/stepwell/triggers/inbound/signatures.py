@@ -60,6 +60,8 @@ class Preset(NamedTuple):
     header: str
     # Whether a trigger may name another one.
     any_header: bool = False
+    # Whether the whole request is believed, since the secret came with it; else what it signs.
+    whole: bool = False
     key: Callable[[str], bytes] = str.encode
 
 
@@ -114,6 +116,11 @@ def verify(
     # Only what is genuine is told that it is late.
     if claim.made_at is not None:
         _check_time(request, claim.made_at, now, tolerance_seconds)
+
+
+def only_body_counts(preset: str | None) -> bool:
+    """Whether headers, query and method may have been changed by somebody who cannot sign."""
+    return preset is not None and not PRESETS[preset].whole
 
 
 def refused(preset: str, reason: str, message: str) -> SignatureInvalid:
@@ -262,5 +269,5 @@ PRESETS: Mapping[str, Preset] = {
     "stripe": Preset(_stripe, "stripe-signature"),
     "slack": Preset(_slack, "x-slack-signature"),
     "hmac": Preset(_generic_hmac, "x-webhook-signature", any_header=True),
-    "header": Preset(_plain_secret, "x-webhook-secret", any_header=True),
+    "header": Preset(_plain_secret, "x-webhook-secret", any_header=True, whole=True),
 }
