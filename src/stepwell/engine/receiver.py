@@ -2,29 +2,44 @@
 
 from __future__ import annotations
 
+import asyncio
 import math
 from collections.abc import Callable, Sequence
+from typing import Any
 
 import msgspec
 
-from stepwell.engine.firing import Firer
+from stepwell.engine.firing import Firer, alone
 from stepwell.engine.starting import Starter
 from stepwell.engine.tally import Tally
 from stepwell.engine.vault import Vault
 from stepwell.engine.writer import Writer
 from stepwell.errors import (
+    InputInvalid,
     RateLimited,
+    RequestUnfit,
+    SecretKeyInvalid,
     SecretNotFound,
+    SignatureInvalid,
     StepwellError,
     StoreUnavailable,
     TriggerDisabled,
+    TriggerInvalid,
     TriggerNotFound,
 )
-from stepwell.kernel.clock import SECOND
+from stepwell.kernel.clock import SECOND, TimeLimit
+from stepwell.kernel.names import bounded
 from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import TriggerRecord
 from stepwell.store import Store
 from stepwell.trigger import Delivery, Rate, Request
+
+# How long a sender waits for an answer.
+BUDGET_SECONDS = 3.0
+# Faults of the webhook itself: the sender is told that there is one, and no more.
+_OWN = (SecretNotFound, SecretKeyInvalid, TriggerInvalid)
+# Why a signature cannot be checked, whoever has signed: these are such faults too.
+_UNCHECKED = ("no_secret", "bad_config")
 
 
 class Received(msgspec.Struct, frozen=True):
@@ -35,6 +50,8 @@ class Received(msgspec.Struct, frozen=True):
     created: bool
     # How many events it has reported.
     events: int = 0
+    # Why neither a run nor an event came of it.
+    note: str | None = None
 
 
 class Receiver:
@@ -59,6 +76,18 @@ class Receiver:
 
     async def receive(self, path: str, request: Request) -> Received:
         """Start the run of a request, or say why not; what was refused is also written down."""
+        try:
+            async with TimeLimit(self._clock, BUDGET_SECONDS) as limit:
+                return await self._answer(path, request)
+        except TimeoutError:
+            if not limit.passed:
+                raise
+            # What was submitted may still become durable; the same delivery will find it then.
+            raise StoreUnavailable(
+                f"The store has not answered within {BUDGET_SECONDS:g} s. Send the request again."
+            ) from None
+
+    async def _answer(self, path: str, request: Request) -> Received:
         trigger = None
         if path.isprintable():  # no other can be stored
             trigger = await self._triggers.trigger_at(self._workspace_id, path)
@@ -69,18 +98,29 @@ class Receiver:
         except StoreUnavailable:
             raise
         except StepwellError as error:
-            self._tally.refused(trigger, self._firer.refusal(trigger, error, self._clock.now()))
+            refusal = self._firer.refusal(trigger, _to_be_kept(error), self._clock.now())
+            self._tally.refused(trigger, refusal, counts=not _is_strangers(error))
+            if isinstance(error, _OWN):
+                raise type(error)(
+                    "This webhook is not set up rightly and can take nothing. Its refusals say why."
+                ) from error
             raise
 
     async def _receive(self, trigger: TriggerRecord, request: Request) -> Received:
         if not trigger.active:
             raise TriggerDisabled("This webhook is disabled.")
-        kind, config = self._firer.read(trigger)
-        secrets = await self._secrets(kind.secrets(config))
-        delivery = kind.receive(config, request, secrets, self._clock.now())
-        if (rate := kind.rate(config)) is not None:
+        with alone(trigger):
+            kind, config = self._firer.read(trigger)
+            names = kind.secrets(config)
+        secrets = await self._secrets(names)
+        with alone(trigger):
+            delivery = kind.receive(config, request, secrets, self._clock.now())
+            rate = kind.rate(config)
+        if rate is not None:
             await self._take(f"webhook:{self._workspace_id}/{trigger.id}", rate, "This webhook")
         if (most := self._plan.webhooks_per_minute) is not None:
+            if most < 1:
+                raise self._plan.refusal("webhook requests per minute", most)
             bucket = f"webhooks:{self._workspace_id}/{trigger.definition}"
             await self._take(bucket, Rate(most, 60), f"The plan {self._plan.name!r}")
         return await self._start(trigger, delivery)
@@ -94,17 +134,28 @@ class Receiver:
                 )
             )
         once = delivery.key is not None
-        events = [self._starter.event(e.type, e.payload, e.key, once) for e in delivery.events]
+        events = [
+            self._starter.event(each.type, each.payload, bounded(f"{trigger.id}:{each.key}"), once)
+            for each in delivery.events
+        ]
         if not changes and not events:
-            return Received(None, False)
+            return Received(None, False, note="The request was taken, and reports no event.")
         submitted = self._writer.submit(*changes, *events)
+        submitted.add_done_callback(lambda done: self._fired(trigger, delivery, done))
         self._claim_soon()
-        outcomes = await submitted
+        # Whoever waits no longer must not call off what others may have been told of.
+        outcomes = await asyncio.shield(submitted)
         if not delivery.starts:
             return Received(None, any(outcomes), sum(outcomes))
         (run_id, created), *told = outcomes
-        self._tally.fired(trigger, run_id)
         return Received(run_id, created, sum(told))
+
+    def _fired(
+        self, trigger: TriggerRecord, delivery: Delivery, done: asyncio.Future[list[Any]]
+    ) -> None:
+        """Note that a trigger has fired, also if its sender did not wait for it."""
+        if not done.cancelled() and done.exception() is None:
+            self._tally.fired(trigger, done.result()[0][0] if delivery.starts else None)
 
     async def _secrets(self, names: Sequence[str]) -> list[str]:
         if not names:
@@ -119,6 +170,8 @@ class Receiver:
 
     async def _take(self, bucket: str, rate: Rate, who: str) -> None:
         now = self._clock.now()
+        # Another rate is another bucket: it does not have to wait until the old one is full.
+        bucket = f"{bucket}:{rate.limit}/{rate.seconds:g}"
         wait = max(self._empty.get(bucket, 0) - now, 0)
         if not wait:
             self._empty.pop(bucket, None)
@@ -130,3 +183,21 @@ class Receiver:
                 f"{math.ceil(wait / SECOND)} s.",
                 limit=rate.limit, period=rate.seconds, retry_after=wait / SECOND,
             )  # fmt: skip
+
+
+def _is_strangers(error: StepwellError) -> bool:
+    """Whether anybody who knows the path could have been refused so: no fault of the trigger."""
+    if isinstance(error, SignatureInvalid):
+        return error.details.get("reason") not in _UNCHECKED
+    return isinstance(error, RequestUnfit)
+
+
+def _to_be_kept(error: StepwellError) -> StepwellError:
+    """The error without what was in the request, which may be secret: where and by which rule."""
+    if isinstance(error, InputInvalid) and "masked" in error.details:
+        return InputInvalid(error.details["masked"])
+    if isinstance(error, TriggerInvalid) and error.__cause__ is not None:
+        return TriggerInvalid(
+            f"The trigger type has failed with {type(error.__cause__).__name__}; the log says how."
+        )
+    return error

@@ -58,12 +58,15 @@ class Tally:
         self._free_at = 0
         self._closed = False
 
-    def fired(self, trigger: TriggerRecord, run_id: str) -> None:
-        """A trigger has started a run."""
-        self._note(trigger, fired(self._latest(trigger), run_id, self._clock.now()))
+    def fired(self, trigger: TriggerRecord, run_id: str | None) -> None:
+        """A trigger has started a run, or emitted events and none."""
+        after = fired(self._latest(trigger), run_id or "", self._clock.now())
+        self._note(trigger, msgspec.structs.replace(after, last_run_id=run_id))
 
-    def refused(self, trigger: TriggerRecord, refusal: RefusalRecord) -> None:
-        """A trigger has started none."""
+    def refused(
+        self, trigger: TriggerRecord, refusal: RefusalRecord, *, counts: bool = True
+    ) -> None:
+        """A trigger has started none; whether that counts as a failure of it."""
         refusals = self._noted.refusals
         key = (trigger.id, refusal.code, refusal.message)
         if len(refusals) >= MOST and key not in refusals:
@@ -71,7 +74,10 @@ class Tally:
         known = refusals.get(key)
         count = refusal.count if known is None else known.count + refusal.count
         refusals[key] = msgspec.structs.replace(refusal, count=count)
-        self._note(trigger, refused(self._latest(trigger), refusal))
+        if counts:
+            self._note(trigger, refused(self._latest(trigger), refusal))
+        else:
+            self._arm()
 
     def _latest(self, trigger: TriggerRecord) -> TriggerRecord:
         """What is known of a trigger, unless somebody has changed it since."""

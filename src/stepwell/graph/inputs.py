@@ -17,10 +17,13 @@ def _refuse(uri: str) -> Any:
     raise ValueError(f"it refers to {uri[:200]!r}; schemas are complete by themselves")
 
 
-def validator(schema: dict[str, Any]) -> Any:
-    """What checks values against a schema; raises if it is none, or refers to other places."""
+def validator(schema: dict[str, Any], mask: str | None = None) -> Any:
+    """What checks values against a schema; raises if it is none, or refers to other places.
+
+    Messages have `mask` in the place of values.
+    """
     # Left to itself the library would read files, and fetch what has an address.
-    return jsonschema_rs.validator_for(schema, retriever=_refuse)
+    return jsonschema_rs.validator_for(schema, retriever=_refuse, mask=mask)
 
 
 class Inputs:
@@ -42,20 +45,30 @@ class Inputs:
         if self._schema is None or self._validator is None:
             return value
         found = _with_defaults({} if value is None else value, self._schema)
-        wrong = [
-            {"path": _path(error.instance_path), "message": error.message}
-            for error in self._validator.iter_errors(found)
-        ]
-        wrong += _unknown(found, self._schema)
+        unknown = _unknown(found, self._schema)
+        wrong = _errors(self._validator, found) + unknown
         if wrong:
-            shown = "; ".join(
-                f"{each['path']}: {each['message']}" if each["path"] else each["message"]
-                for each in wrong[:MOST_LISTED]
-            )
-            more = f"; and {len(wrong) - MOST_LISTED} more" if len(wrong) > MOST_LISTED else ""
-            end = "" if f"{shown}{more}".endswith("?") else "."
-            raise InputInvalid(f"The input does not fit: {shown}{more}{end}", problems=wrong)
+            # Whoever keeps the message must not keep what was in the input: it may be secret.
+            masked = _errors(validator(self._schema, "the value"), found) + unknown
+            raise InputInvalid(_sentence(wrong), problems=wrong, masked=_sentence(masked))
         return found
+
+
+def _errors(checks: Any, value: Any) -> list[dict[str, Any]]:
+    return [
+        {"path": _path(error.instance_path), "message": error.message}
+        for error in checks.iter_errors(value)
+    ]
+
+
+def _sentence(wrong: list[dict[str, Any]]) -> str:
+    shown = "; ".join(
+        f"{each['path']}: {each['message']}" if each["path"] else each["message"]
+        for each in wrong[:MOST_LISTED]
+    )
+    more = f"; and {len(wrong) - MOST_LISTED} more" if len(wrong) > MOST_LISTED else ""
+    said = f"The input does not fit: {shown}{more}"
+    return said if said.endswith("?") else f"{said}."
 
 
 def _with_defaults(value: Any, schema: Any) -> Any:

@@ -155,6 +155,8 @@ class SqlTriggers:
         return len(rows)
 
     async def take(self, key: str, limit: int, period: int, now: int) -> int:
+        if limit < 1:
+            return period
         each = max(period // limit, 1)
         # What is missing in the bucket comes back one by one: it is full again at `full_at`.
         now_at, step, room = (f"CAST(${number} AS bigint)" for number in (2, 3, 4))
