@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
+import itertools
 import json
 import random
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from stepwell import Stepwell, workflow
+from stepwell.engine.receiver import Received
 from stepwell.errors import (
     RateLimited,
     RequestUnfit,
@@ -227,33 +229,67 @@ async def test_cloudevents_become_events(world: World) -> None:
         ]
 
 
-async def test_thousands_of_deliveries_start_exactly_the_right_runs(world: World) -> None:
-    """3,000 of them on each store; a third are sent twice, and some are forged."""
-    rng = random.Random(7)
-    async with world([told]) as sw:
-        await sw.secrets.set("hook-secret", SECRET)
-        path = await hook(sw, verify="github", secret="hook-secret", map={"n": "$.n"})
-        requests: list[tuple[int, dict[str, Any]]] = []
-        for n in range(2000):
-            good = github(json.dumps({"n": n}).encode(), f"d{n}")
-            requests.append((n, good))
-            if rng.random() < 0.3:
-                requests.append((n, good))
-            if rng.random() < 0.2:
-                requests.append((-1, github(json.dumps({"n": -n}).encode(), f"f{n}", "forged")))
-        rng.shuffle(requests)
-        outcomes = await asyncio.gather(
-            *(sw.receive(path, **request) for _, request in requests), return_exceptions=True
-        )
+SIZES = [0] * 12 + [300] * 6 + [5_000] * 3 + [60_000]
+
+
+def traffic(rng: random.Random) -> list[tuple[int, dict[str, Any]]]:
+    """10,000 requests with the number that each is about, None of those that are forged.
+
+    3,000 are sent again, half of them under another id, and right behind the first or much later;
+    1,000 are forged, in different ways.
+    """
+    good = []
+    for n in range(6_000):
+        body = json.dumps({"n": n, "pad": "x" * rng.choice(SIZES)}).encode()
+        good.append((float(n), n, github(body, f"d{n}")))
+    again = []
+    for at, n, request in rng.sample(good, 3_000):
+        headers = list(request["headers"])
+        if rng.random() < 0.5:
+            headers[1] = ("X-GitHub-Delivery", f"again-{n}")
+        later = rng.choice([0.1, rng.uniform(0, 20), rng.uniform(0, 6_000)])
+        again.append((at + later, n, {**request, "headers": headers}))
+    forged = []
+    for number in range(1_000):
+        request = github(json.dumps({"n": -1 - number}).encode(), f"f{number}", "another secret")
+        if number % 3 == 1:  # the signature of something else
+            request["headers"] = rng.choice(good)[2]["headers"]
+        elif number % 3 == 2:  # none at all
+            request["headers"] = request["headers"][:2]
+        forged.append((rng.uniform(0, 6_000), -1, request))
+    return [each[1:] for each in sorted([*good, *again, *forged], key=lambda each: each[0])]
+
+
+async def test_ten_thousand_deliveries_start_exactly_the_right_runs(world: World) -> None:
+    """To three receivers on one store, on each of the two, many hundred at a time."""
+    requests = traffic(random.Random(7))
+    assert len(requests) == 10_000
+    async with world([told]) as one, world([told]) as two, world([told]) as three:
+        await one.secrets.set("hook-secret", SECRET)
+        path = await hook(one, verify="github", secret="hook-secret", map={"n": "$.n"})
         started: dict[int, set[str]] = {}
-        for (n, _), outcome in zip(requests, outcomes, strict=True):
-            if n < 0:
-                assert isinstance(outcome, SignatureInvalid)
-            else:
-                started.setdefault(n, set()).add(outcome.run_id)
+        created = forged = 0
+        for begin in range(0, len(requests), 500):
+            part = requests[begin : begin + 500]
+            outcomes = await asyncio.gather(
+                *(sw.receive(path, **request)
+                  for (_, request), sw in zip(part, itertools.cycle([one, two, three]))),
+                return_exceptions=True,
+            )  # fmt: skip
+            for (n, _), outcome in zip(part, outcomes, strict=True):
+                if n < 0:
+                    assert isinstance(outcome, SignatureInvalid)
+                    forged += 1
+                else:
+                    assert isinstance(outcome, Received)
+                    created += outcome.created
+                    started.setdefault(n, set()).add(str(outcome.run_id))
+        assert created == len(started) == 6_000
         assert {len(ids) for ids in started.values()} == {1}
-        counts = await sw.count_runs()
-        assert counts["told"] == {"pending": 2000}
-        forged = sum(n < 0 for n, _ in requests)
-        refusals = await sw.triggers.refusals("told/hook", 1000)
-        assert sum(each.count for each in refusals) == forged
+        assert (await two.count_runs())["told"] == {"pending": 6_000}
+        for n in range(0, 6_000, 100):
+            assert (await three.get_run(*started[n])).input == {"n": n}
+        for sw in (two, three):
+            await sw.triggers.refusals("told/hook")  # what it has gathered is written first
+        refusals = await one.triggers.refusals("told/hook", 1000)
+        assert sum(each.count for each in refusals) == forged == 1_000

@@ -32,10 +32,11 @@ from stepwell.kernel.names import bounded
 from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import TriggerRecord
 from stepwell.store import Store
-from stepwell.trigger import Delivery, Rate, Request
+from stepwell.trigger import Delivery, Rate, Request, TriggerType
 
 # How long a sender waits for an answer.
 BUDGET_SECONDS = 3.0
+MOST_CONFIGS = 1000
 # Faults of the webhook itself: the sender is told that there is one, and no more.
 _OWN = (SecretNotFound, SecretKeyInvalid, TriggerInvalid)
 # Why a signature cannot be checked, whoever has signed: these are such faults too.

@@ -9,6 +9,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from enum import Enum
+from functools import lru_cache
 from typing import Any, Final
 
 import msgspec
@@ -144,6 +145,12 @@ def read_path(text: str) -> Path:
             f"The path has {len(text):,} characters; at most {MAX_LENGTH:,} are allowed.",
             path=f"{text[:100]}…",
         )
+    return _read(text)
+
+
+@lru_cache(maxsize=1024)
+def _read(text: str) -> Path:
+    # Triggers read the same few paths for every request.
     return Path(text, tuple(_Reader(text).segments()))
 
 
