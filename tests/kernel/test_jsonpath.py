@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from stepwell.errors import InvalidPath, PathTooBroad
 from stepwell.kernel.jsonpath import (
     MAX_LENGTH,
+    MAX_LOOKS,
     MAX_RESULTS,
     MAX_SEGMENTS,
     NOTHING,
@@ -194,6 +195,15 @@ def test_no_data_makes_a_path_expensive() -> None:
         assert raised.value.details["path"] == path
     assert read_path("$..x").find(deep) == []
     assert time.perf_counter() - began < 5
+
+
+def test_a_path_looks_at_so_many_objects_and_lists_and_no_more() -> None:
+    within = [{"a": {"b": 1}}] * (MAX_LOOKS // 2 - MAX_LOOKS // 20)
+    assert read_path("$..x").find(within) == []
+    with pytest.raises(PathTooBroad, match="Name more of the way"):
+        read_path("$..x").find(within * 2)
+    # Numbers and texts beside each other, and what is empty, are gone through quickly.
+    assert read_path("$..x").find([0, "", [], {}] * 100_000) == []
 
 
 # Oracles: the RFC's own rules for slices, written out, and a walk in the plainest way.

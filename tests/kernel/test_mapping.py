@@ -105,6 +105,13 @@ def test_a_payload_cannot_be_multiplied_without_end() -> None:
     assert time.perf_counter() - began < 5
 
 
+def test_a_payload_of_very_many_parts_can_be_taken_whole() -> None:
+    points = [[n, n] for n in range(90_000)]
+    assert mapped({"all": "$", "one": "$.points[0]"}, {"points": points})["one"] == [0, 0]
+    with pytest.raises(PathTooBroad):  # what might be multiplied has to be measured
+        mapped({"all": "$..points"}, {"points": points})
+
+
 JSON = st.recursive(
     st.none() | st.booleans() | st.integers() | st.text(max_size=5),
     lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=3), inner),

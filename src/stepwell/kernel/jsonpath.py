@@ -21,8 +21,11 @@ MAX_LENGTH = 1000
 MAX_SEGMENTS = 50
 # How much one path may find, at every segment of it.
 MAX_RESULTS = 10_000
-# How many values may be looked at, over all segments: about half a second.
-MAX_LOOKS = 1_000_000
+# How many objects and lists may be looked at, over all segments: 50 ms or so, in which nothing
+# else happens. A megabyte of records has as many.
+MAX_LOOKS = 50_000
+# So many values in one of them cost as much as one more.
+_SCANNED = 16
 # The largest number that every reader of JSON can hold exactly.
 _MAX_INDEX = 2**53 - 1
 
@@ -68,7 +71,8 @@ class Looks:
         self._left -= count
         if self._left < 0:
             raise PathTooBroad(
-                f"The path {show(path)} looks at too much of the data. Name more of the way.",
+                f"The path {show(path)} has to look at too much of the data: more than "
+                f"{MAX_LOOKS:,} objects and lists, with all paths beside it. Name more of the way.",
                 path=path,
             )
 
@@ -84,43 +88,50 @@ class Path(msgspec.Struct, frozen=True):
         """Whether it leads to one place at most."""
         return all(each.singular for each in self.segments)
 
+    @property
+    def plain(self) -> bool:
+        """Whether nothing in the data can be part of what it finds more than once."""
+        return all(len(each.selectors) == 1 and not each.descends for each in self.segments)
+
     def find(self, data: Any, looks: Looks | None = None) -> Any:
         """The value or NOTHING if the path is singular, else a list of what was found."""
         looks = looks or Looks()
         found = [data]
         for segment in self.segments:
-            sources = self._descendants(found, looks) if segment.descends else found
-            found = self._select(segment, sources, looks)
+            sources, found = found, []
+            for source in sources:
+                if segment.descends:
+                    self._descend(segment, source, found, looks)
+                elif isinstance(source, dict | list):
+                    looks.spend(len(segment.selectors), self.text)
+                    self._select(segment, source, found)
         if self.singular:
             return found[0] if found else NOTHING
         return found
 
-    def _select(self, segment: Segment, sources: Iterable[Any], looks: Looks) -> list[Any]:
-        found: list[Any] = []
-        for source in sources:
-            if not isinstance(source, dict | list):
-                continue
-            looks.spend(len(segment.selectors), self.text)
-            for selector in segment.selectors:
-                found += _selected(selector, source)
-                if len(found) > MAX_RESULTS:
-                    raise PathTooBroad(
-                        f"The path {show(self.text)} finds more than {MAX_RESULTS:,} values.",
-                        path=self.text,
-                    )
-        return found
+    def _select(self, segment: Segment, source: Any, found: list[Any]) -> None:
+        for selector in segment.selectors:
+            found += _selected(selector, source)
+            if len(found) > MAX_RESULTS:
+                raise PathTooBroad(
+                    f"The path {show(self.text)} finds more than {MAX_RESULTS:,} values.",
+                    path=self.text,
+                )
 
-    def _descendants(self, sources: list[Any], looks: Looks) -> Iterator[Any]:
-        """Each source, then all below it; parents before children, lists in their order."""
-        for source in sources:
-            stack = [source]
-            while stack:
-                value = stack.pop()
-                yield value
-                inner = value.values() if isinstance(value, dict) else value
-                if isinstance(value, dict | list):
-                    looks.spend(1 + len(value), self.text)
-                    stack += reversed([each for each in inner if isinstance(each, dict | list)])
+    def _descend(self, segment: Segment, source: Any, found: list[Any], looks: Looks) -> None:
+        """From the source, then from all below it; parents before children, lists in order."""
+        stack, selectors = [source], len(segment.selectors)
+        while stack:
+            value = stack.pop()
+            if not isinstance(value, dict | list):
+                continue
+            looks.spend(selectors + len(value) // _SCANNED, self.text)
+            self._select(segment, value, found)
+            # In what is empty there is nothing to be found.
+            inner = value.values() if isinstance(value, dict) else value
+            below = [each for each in inner if each and isinstance(each, (dict, list))]
+            below.reverse()
+            stack += below
 
 
 def _selected(selector: Selector, source: dict[str, Any] | list[Any]) -> Iterable[Any]:

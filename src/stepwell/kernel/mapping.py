@@ -9,7 +9,7 @@ out (in a list, null keeps the place), unless it is written `{path: "$.x", defau
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Any
 
 import msgspec
@@ -22,6 +22,8 @@ from stepwell.kernel.names import show
 MAX_DEPTH = 20
 # How many characters, and values beside texts, may come out: paths can find things many times.
 MAX_SIZE = 16 * 1024 * 1024
+# So few paths that find nothing twice make little enough of any payload.
+MOST_PLAIN = 16
 _LOOKUPS = ({"path", "default"}, {"path", "required"}, {"path", "default", "required"})
 
 
@@ -62,8 +64,11 @@ class Map(msgspec.Struct, frozen=True):
 
     def of(self, data: Any) -> dict[str, Any]:
         """What the map makes of a payload."""
-        found: dict[str, Any] = _filled(self.templates, data, Looks())
-        _check_size(found)
+        looks = Looks()
+        found: dict[str, Any] = _filled(self.templates, data, looks)
+        lookups = list(_lookups(self.templates))
+        if len(lookups) > MOST_PLAIN or not all(each.path.plain for each in lookups):
+            _check_size(found, looks)
         return found
 
 
@@ -132,18 +137,37 @@ def _filled(template: Any, data: Any, looks: Looks) -> Any:
     return {key: each for key, each in pairs if each is not NOTHING}
 
 
-def _check_size(value: Any) -> None:
-    """Refuse what many paths to the same large values have made too large to be written."""
-    left, stack = MAX_SIZE, [value]
+def _lookups(template: Any) -> Iterator[Lookup]:
+    if isinstance(template, Lookup):
+        yield template
+    elif isinstance(template, dict | list):
+        for each in template.values() if isinstance(template, dict) else template:
+            yield from _lookups(each)
+
+
+def _check_size(value: Any, looks: Looks) -> None:
+    """Refuse what many paths to the same large values have made too large to be written.
+
+    Each object and list is measured once, however often it was found.
+    """
+    sizes: dict[int, int] = {}
+    stack = [value]
     while stack:
-        each = stack.pop()
-        if isinstance(each, dict):
-            left -= sum(map(len, each))
-            stack += each.values()
-        elif isinstance(each, list):
-            stack += each
-        left -= 1 + (len(each) if isinstance(each, str) else 0)
-        if left < 0:
+        each = stack[-1]
+        if id(each) in sizes:
+            stack.pop()
+            continue
+        inner = list(each.values()) if isinstance(each, dict) else each
+        looks.spend(1 + len(inner) // 4, "$")
+        nested = [one for one in inner if isinstance(one, (dict, list))]
+        unknown = [one for one in nested if id(one) not in sizes]
+        if unknown:
+            stack += unknown
+            continue
+        size = 1 + len(inner) + sum([len(one) for one in inner if isinstance(one, str)])
+        size += sum([sizes[id(one)] for one in nested])
+        sizes[id(each)] = size + (sum(map(len, each)) if isinstance(each, dict) else 0)
+        if sizes[id(each)] > MAX_SIZE:
             raise InputTooLarge(
                 f"The map makes more than {MAX_SIZE:,} characters of the payload. "
                 "Take less of it, or take it only once."
