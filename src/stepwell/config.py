@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import Annotated, Any, TypeVar
+import types
+from collections.abc import Callable, Collection, Sequence
+from typing import Annotated, Any, TypeVar, Union, get_args, get_origin
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict
 
@@ -39,6 +40,17 @@ def _duration(value: str | int | float) -> str | int | float:
 WrittenDuration = Annotated[str | int | float, BeforeValidator(_duration)]
 
 
+def _texts(value: Any) -> Any:
+    found = [value] if isinstance(value, str) else value
+    if not isinstance(found, list) or not all(isinstance(each, str) for each in found):
+        raise ValueError("this must be a text or a list of texts")
+    return value
+
+
+# A field with one text, or several.
+OneOrMoreTexts = Annotated[str | list[str], BeforeValidator(_texts)]
+
+
 class Config(BaseModel):
     """Fields with descriptions, which forms and references are made of; no others are allowed."""
 
@@ -58,10 +70,16 @@ def note(
 
     `beside` are fields that stand beside the config, not in it.
     """
+    parts, ways = _written(config, found["loc"])
     place = path
-    for key in found["loc"]:
+    for key in parts:
         place = below(place, key)
     message, hint = f"{said(found)}.", ""
+    if ways:
+        # Pydantic complains once for each way in which it could have been written.
+        if any(each.path.startswith(place) for each in problems.found):
+            return
+        message = f"This must be {' or '.join(ways)}."
     fields = list(config.model_fields)
     if found["type"] == "missing":
         message = f"{with_article(what)} needs {found['loc'][-1]!r}."
@@ -73,3 +91,63 @@ def note(
             if name in beside:
                 hint = f"{name} stands beside config, not in it."
     problems.error(place, _CODES.get(found["type"], "bad_field"), message, hint)
+
+
+# How people call what a field may be.
+_WORDS = {
+    str: "a text", list: "a list", dict: "a mapping", int: "a whole number", float: "a number",
+    bool: "true or false", type(None): "null",
+}  # fmt: skip
+
+
+def _written(
+    config: type[BaseModel], loc: Sequence[str | int]
+) -> tuple[list[str | int], list[str]]:
+    """Where something stands as it was written, and what could stand there if it is none of that.
+
+    Pydantic's places also name the member of a union that it has tried.
+    """
+    kind: Any = config
+    parts: list[str | int] = []
+    ways: list[str] = []
+    for part in loc:
+        members = _members(kind)
+        if members:
+            ways = [_WORDS.get(get_origin(each) or each, str(each)) for each in members]
+            named = str(part).partition("[")[0]
+            kind = next((m for m in members if _name(m) == named), None)
+            continue
+        ways = []
+        if part == "[key]":
+            parts[-1] = str(parts[-1])
+            continue
+        parts.append(part)
+        kind = _inside(kind, part)
+    return parts, ways
+
+
+def _members(kind: Any) -> list[Any]:
+    """The members of a union; a value that may be null as well is none."""
+    if get_origin(kind) is Annotated:
+        return _members(get_args(kind)[0])
+    if get_origin(kind) not in (Union, types.UnionType):
+        return []
+    found = list(get_args(kind))
+    return found if len(found) - (type(None) in found) > 1 else []
+
+
+def _name(kind: Any) -> str:
+    return str(getattr(get_origin(kind) or kind, "__name__", ""))
+
+
+def _inside(kind: Any, part: str | int) -> Any:
+    """What may stand in a part of such a value; None if anything may."""
+    origin, args = get_origin(kind), get_args(kind)
+    if origin is Annotated:
+        return _inside(args[0], part)
+    if origin in (Union, types.UnionType):
+        return next((_inside(each, part) for each in args if each is not type(None)), None)
+    if isinstance(kind, type) and issubclass(kind, BaseModel):
+        field = kind.model_fields.get(str(part))
+        return None if field is None else field.annotation
+    return args[-1] if origin in (list, dict) else None

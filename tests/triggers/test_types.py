@@ -51,16 +51,82 @@ EVENT = {"type": "event", "event": "released"}
         ({**EVENT, "filter": "payload.n >"}, ".filter", "bad_field"),
         ({**EVENT, "filter": "payload.n + 1"}, ".filter", "bad_field"),
         ({**EVENT, "filter": "input.n == 1"}, ".filter", "bad_field"),
+        ({**EVENT, "filter": 5}, ".filter", "bad_field"),
         ({**EVENT, "fliter": {}}, ".fliter", "unknown_field"),
         ({"type": "manual", "cron": "@daily"}, ".cron", "unknown_field"),
     ],
     ids=str,
 )
 def test_a_field_that_does_not_fit_is_named(trigger: Any, field: str, code: str) -> None:
-    found = problems_of(trigger)
-    assert {(each.path.partition(".dict")[0], each.code) for each in found} == {
+    assert [(each.path, each.code) for each in problems_of(trigger)] == [
         (f"triggers[0]{field}", code)
-    }
+    ]
+
+
+HOOK = {"type": "webhook", "path": "a/b"}
+SIGNED = {**HOOK, "verify": "hmac", "secret": "s"}
+# Each field of a webhook, and what cannot stand there.
+WRONG: dict[str, list[Any]] = {
+    "path": [5, None, ["a"], "/a", "a//b", "a b", "ä", "../a", "a" * 201],
+    "method": [5, None, [], [5], ["POST", 5], {}, "SEND", ["POST", "SEND"], ""],
+    "verify": [5, ["hmac"], "md5", ""],
+    "secret": [5, None, [5], ["a", None], {}, "", ["a", ""], ["a", "b", "c"]],
+    "header": [5, ["a"], "", "a b", "a:b", "ä"],
+    "tolerance": [None, True, [], {}, "soon", "", -1, "-5m"],
+    "headers": [5, None, [], "a: b", {"a b": "c"}, {"": "c"}],
+    "rate": [5, [], "", "30", "30/", "/1m", "0/1m", "-1/1m", "30/soon", "30/0s", "many/1m"],
+    "dedupe": [5, None, "yes", []],
+    "becomes": [5, None, "", "event", ["run"]],
+    "event": [5, [], "", " ", "a\nb", "a" * 201],
+    "map": [5, [], "$.a", {"a": "$."}, {"a": {"path": "a", "default": 1}}],
+}
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [(field, value) for field in WRONG for value in WRONG[field]], ids=repr
+)
+def test_every_field_of_a_webhook_that_does_not_fit_is_named(field: str, value: Any) -> None:
+    trigger = {**SIGNED, "becomes": "both", field: value}
+    assert [(each.path, each.code) for each in problems_of(trigger)] == [
+        (f"triggers[0].{field}", "bad_field")
+    ]
+
+
+@pytest.mark.parametrize(
+    ("fields", "place"),
+    [({"headers": {"a": 5}}, ".headers.a"), ({"headers": {"a": None}}, ".headers.a")],
+    ids=repr,
+)
+def test_a_part_of_a_field_is_named_as_it_was_written(fields: Any, place: str) -> None:
+    assert [each.path for each in problems_of({**HOOK, **fields})] == [f"triggers[0]{place}"]
+
+
+def test_there_is_a_wrong_value_for_every_field_of_a_webhook() -> None:
+    assert WRONG.keys() == trigger_types()["webhook"].config.model_fields.keys()
+
+
+@pytest.mark.parametrize(
+    ("fields", "named"),
+    [
+        ({"verify": "hmac"}, "needs a secret"),
+        ({"secret": "s"}, "needs verify"),
+        ({"header": "X-Sig"}, "header is for"),
+        ({"verify": "github", "secret": "s", "header": "X-Sig"}, "header is for"),
+        ({"event": "e"}, "event needs becomes"),
+    ],
+    ids=repr,
+)
+def test_fields_of_a_webhook_that_do_not_fit_together_are_named(fields: Any, named: str) -> None:
+    [problem] = problems_of({**HOOK, **fields})
+    assert problem.path == "triggers[0]"
+    assert named in problem.message
+
+
+def test_what_may_be_written_in_several_ways_says_so_once() -> None:
+    [problem] = problems_of({**EVENT, "filter": 5})
+    assert problem.message == "This must be a mapping or a text or null."
+    [problem] = problems_of({**HOOK, "secret": 5})
+    assert "a text or a list of texts" in problem.message
 
 
 @pytest.mark.parametrize(
@@ -72,6 +138,12 @@ def test_a_field_that_does_not_fit_is_named(trigger: Any, field: str, code: str)
         {"type": "schedule", "at": "2030-01-01T09:00", "map": {"suite": "all"}},
         {**EVENT, "filter": {"env": "prod"}, "map": {"tag": "$.tag"}},
         {**EVENT, "filter": "payload.n > 3 && event.key == 'k'"},
+        HOOK,
+        {"type": "webhook", "verify": None, "header": None, "rate": None, "event": None,
+         "map": None},
+        {**SIGNED, "secret": ["new", "old"], "method": "put", "header": "X-Sig", "tolerance": 60,
+         "headers": {"X-A": "1"}, "rate": "30 / 1m", "dedupe": False, "becomes": "events",
+         "event": "e"},
         {"type": "manual", "title": "By hand", "enabled": False},
     ],
     ids=str,
@@ -89,7 +161,7 @@ def test_problems_of_a_schedule_have_their_places_and_ways_out() -> None:
 
 
 def test_every_type_has_a_schema_and_says_what_it_is_for() -> None:
-    assert {"manual", "schedule", "event"} <= trigger_types().keys()
+    assert {"manual", "schedule", "event", "webhook"} <= trigger_types().keys()
     for kind in trigger_types().values():
         assert kind.help
         assert kind.title

@@ -9,7 +9,7 @@ from typing import Any, Literal
 
 from pydantic import Field, field_validator, model_validator
 
-from stepwell.config import WrittenDuration, plainly
+from stepwell.config import OneOrMoreTexts, WrittenDuration, plainly
 from stepwell.errors import RequestUnfit
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.jsonpath import NOTHING
@@ -40,9 +40,9 @@ class Config(TriggerConfig):
         description="Where requests go, below the address of webhooks; made up, so that nobody "
         "can guess it, unless said.",
     )
-    method: str | list[str] = Field(["POST"], description="The methods that it takes.")
+    method: OneOrMoreTexts = Field(["POST"], description="The methods that it takes.")
     verify: str | None = Field(None, description=f"How requests are signed: {', '.join(PRESETS)}.")
-    secret: str | list[str] = Field(
+    secret: OneOrMoreTexts = Field(
         [], description="The name of the secret they are signed with; two while it is changed."
     )
     header: str | None = Field(None, description="Where the signature is, for hmac and header.")
@@ -55,6 +55,7 @@ class Config(TriggerConfig):
     )
     dedupe: bool = Field(
         True,
+        strict=True,
         description="Whether the same delivery, by its id or else by what it says, counts once.",
     )
     becomes: Literal["run", "events", "both"] = Field(
