@@ -10,7 +10,7 @@ import time
 import traceback
 from collections.abc import Sequence
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 import standardwebhooks
@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 
 from stepwell.errors import SignatureInvalid
 from stepwell.triggers.inbound.headers import Headers
-from stepwell.triggers.inbound.signatures import PRESETS, REASONS, verify
+from stepwell.triggers.inbound.signatures import PRESETS, Reason, verify
 from tests.triggers.signing import NOW, NOW_SECONDS, SECRET, WHSEC, sha256, signed
 
 BODY = b'{"hello": "w\xc3\xb6rld"}'
@@ -35,7 +35,7 @@ def refusal(
         verify(preset, Headers(pairs), body, secrets, now, **options)
     error = raised.value
     assert error.code == "signature_invalid"
-    assert error.details["reason"] in REASONS
+    assert error.details["reason"] in get_args(Reason)
     return error
 
 
@@ -102,6 +102,23 @@ def test_what_the_standard_webhooks_library_signs_is_accepted(
         )
         verify("standard-webhooks", headers, body.encode(), [secret], NOW)
         verify("standard-webhooks", headers, body.encode(), [secret.removeprefix("whsec_")], NOW)
+
+
+def test_what_stripes_library_signs_is_accepted() -> None:
+    # Stripe publishes no secret and body with the header in its documentation. This is what version
+    # 16.1.0 of its library for Python signs and accepts, for the body and secret of its own tests.
+    body = b'{\n  "id": "evt_test_webhook",\n  "object": "event"\n}'
+    digest = "4f1cd7feda9826e746b7d482c4badebb657398df1099e1046364f6196a230150"
+    then = 1_700_000_000
+    for value in (f"t={then},v1={digest}", f"t={then},v1={'0' * 64},v1={digest},v0=x"):
+        headers = Headers([("Stripe-Signature", value)])
+        verify("stripe", headers, body, ["whsec_test_secret"], then * 1_000_000)
+    for value in (f"t={then + 1},v1={digest}", f"t={then},v1={digest[:-1]}1"):
+        pairs = [("Stripe-Signature", value)]
+        secrets = ["whsec_test_secret"]
+        assert reason("stripe", pairs, body, secrets, then * 1_000_000) == "no_match"
+    unknown = [("Stripe-Signature", f"t={then},v0={digest}")]
+    assert reason("stripe", unknown, body, ["whsec_test_secret"], then * 1_000_000) == "malformed"
 
 
 def test_what_stripe_signs_while_a_secret_is_rolled_is_accepted() -> None:

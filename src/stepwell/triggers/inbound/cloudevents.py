@@ -1,4 +1,4 @@
-"""CloudEvents 1.0 over HTTP: read in binary, structured and batched mode, written structured."""
+"""CloudEvents 1.0 over HTTP: read in binary, structured and batched mode."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ import msgspec
 
 from stepwell.errors import BodyUnsupported, EventInvalid, InvalidInput
 from stepwell.kernel.clock import moment, to_micros
-from stepwell.kernel.codec import encode
 from stepwell.kernel.names import show
 from stepwell.triggers.inbound.bodies import (
     MAX_BYTES,
@@ -125,17 +124,6 @@ def attributes_of(event: CloudEvent) -> dict[str, Any]:
     if event.time is not None:
         found["time"] = moment(event.time).isoformat().replace("+00:00", "Z")
     return {name: each for name, each in found.items() if each is not None} | event.extensions
-
-
-def write_event(event: CloudEvent) -> bytes:
-    """The event as structured JSON, to be sent with CONTENT_TYPE."""
-    for name in _KNOWN & event.extensions.keys():
-        raise EventInvalid(f"No extension can be called {name}.", attribute=name)
-    fields: dict[str, Any] = {"specversion": "1.0", **attributes_of(event)}
-    _event(fields, None, None, "")  # what would not be read must not be written
-    fields |= {name: getattr(event, name) for name in _DATA}
-    given = {name: value for name, value in fields.items() if value is not None}
-    return encode(given, "An event").encode()
 
 
 def payload_of_event(event: CloudEvent) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import hmac
 import re
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from stepwell.errors import SignatureInvalid
 from stepwell.kernel.clock import SECOND
@@ -25,10 +25,10 @@ TOLERANCE_SECONDS = 300
 MAX_SECRETS = 2
 MAX_HEADER = 8192
 # `details["reason"]` of a refusal.
-REASONS = (
+Reason = Literal[
     "missing_header", "repeated_header", "malformed", "no_match", "too_old", "from_future",
     "no_secret", "bad_config",
-)  # fmt: skip
+]  # fmt: skip
 
 _SECONDS = re.compile("[0-9]{1,12}")
 _HMAC = re.compile(
@@ -93,7 +93,7 @@ class _Request(NamedTuple):
             raise self.refused("malformed", f"The time in {where} is not a number of seconds.")
         return int(text)
 
-    def refused(self, reason: str, message: str) -> SignatureInvalid:
+    def refused(self, reason: Reason, message: str) -> SignatureInvalid:
         return refused(self.preset, reason, message)
 
 
@@ -123,7 +123,7 @@ def only_body_counts(preset: str | None) -> bool:
     return preset is not None and not PRESETS[preset].whole
 
 
-def refused(preset: str, reason: str, message: str) -> SignatureInvalid:
+def refused(preset: str, reason: Reason, message: str) -> SignatureInvalid:
     return SignatureInvalid(message, reason=reason, preset=preset)
 
 
