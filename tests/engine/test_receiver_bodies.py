@@ -41,6 +41,7 @@ REFUSED: list[tuple[str, str | None, str | None, bytes, str]] = [
     ("a name twice", JSON, None, b'{"a": 1, "a": 2}', "body_invalid"),
     ("a name twice in disguise", JSON, None, b'{"a": 1, "\\u0061": 2}', "body_invalid"),
     ("too deep", JSON, None, b"[" * 101 + b"]" * 101, "body_invalid"),
+    ("too many parts", JSON, None, b"[" + b"[]," * 200_000 + b"0]", "body_invalid"),
     ("a lone surrogate", JSON, None, b'{"a": "\\ud800"}', "body_invalid"),
     ("a bare NUL", JSON, None, b'{"a": "\x00"}', "body_invalid"),
     ("not UTF-8", JSON, None, b'{"a": "\xff"}', "body_invalid"),
