@@ -160,6 +160,10 @@ class TriggerType:
         """The path of the requests that it fires for; empty if one is to be made up."""
         return None
 
+    def starts(self, config: Any) -> bool:
+        """Whether it starts runs; else it only emits events."""
+        return True
+
     def secrets(self, config: Any) -> Sequence[str]:
         """The names of secrets that requests are checked by."""
         return ()

@@ -168,7 +168,7 @@ async def test_a_start_that_fails_unforeseen_does_not_hold_up_what_comes_after(
             await delivered(sw)
         assert [each["n"] for each in await inputs(sw)] == [0, 2]
         (refusal,) = await sw.triggers.refusals("heard/event")
-        assert "unforeseen" in refusal.message
+        assert refusal.message.startswith("The event trigger has failed with KeyError")
 
 
 async def test_what_one_event_cannot_start_does_not_hold_up_the_next(world: World) -> None:
@@ -206,7 +206,7 @@ async def test_a_type_that_fails_does_not_hold_up_what_comes_after(
         assert await inputs(sw) == [{"n": 1}]
         (refusal,) = await sw.triggers.refusals("heard/event")
         assert refusal.code == "trigger_invalid"
-        assert "KeyError('n')" in refusal.message
+        assert refusal.message.startswith("The event trigger has failed with KeyError")
 
 
 async def test_what_is_left_of_a_quota_is_used_and_only_who_wanted_more_is_refused(

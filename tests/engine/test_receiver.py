@@ -144,7 +144,7 @@ async def test_a_secret_can_be_changed_without_a_gap(world: World) -> None:
         await sw.secrets.set("old", "the old secret")
         sw.store.clock.advance("10s")
         for number, secret in enumerate(("the new secret", "the old secret")):
-            assert (await sw.receive(path, **github(b"%d" % number, "1", secret))).created
+            assert (await sw.receive(path, **github(b"{}", f"{number}", secret))).created
 
 
 async def test_more_requests_than_the_rate_are_refused_until_it_is_time(
@@ -204,9 +204,9 @@ async def test_deliveries_of_github_become_events(world: World) -> None:
         assert (found.run_id, found.events) == (None, 1)
         assert (await sw.receive(path, **request)).events == 0, "it was delivered before"
         request["headers"][1] = ("X-GitHub-Delivery", "78")
-        assert (await sw.receive(path, **request)).events == 0, "nobody has signed the id"
-        (event,) = (await sw.events.list("pr_merged")).items
-        assert event.payload["number"] == 7
+        assert (await sw.receive(path, **request)).events == 1, "another one may say the same"
+        events = (await sw.events.list("pr_merged")).items
+        assert [event.payload["number"] for event in events] == [7, 7]
 
 
 async def test_cloudevents_become_events(world: World) -> None:
@@ -235,20 +235,17 @@ SIZES = [0] * 12 + [300] * 6 + [5_000] * 3 + [60_000]
 def traffic(rng: random.Random) -> list[tuple[int, dict[str, Any]]]:
     """10,000 requests with the number that each is about, None of those that are forged.
 
-    3,000 are sent again, half of them under another id, and right behind the first or much later;
-    1,000 are forged, in different ways.
+    3,000 are sent again, right behind the first or much later; some bodies are those of others,
+    under an id of their own. 1,000 are forged, in different ways.
     """
     good = []
     for n in range(6_000):
-        body = json.dumps({"n": n, "pad": "x" * rng.choice(SIZES)}).encode()
+        body = json.dumps({"n": n - n % 2, "pad": "x" * rng.choice(SIZES)}).encode()
         good.append((float(n), n, github(body, f"d{n}")))
     again = []
     for at, n, request in rng.sample(good, 3_000):
-        headers = list(request["headers"])
-        if rng.random() < 0.5:
-            headers[1] = ("X-GitHub-Delivery", f"again-{n}")
         later = rng.choice([0.1, rng.uniform(0, 20), rng.uniform(0, 6_000)])
-        again.append((at + later, n, {**request, "headers": headers}))
+        again.append((at + later, n, request))
     forged = []
     for number in range(1_000):
         request = github(json.dumps({"n": -1 - number}).encode(), f"f{number}", "another secret")
@@ -288,7 +285,7 @@ async def test_ten_thousand_deliveries_start_exactly_the_right_runs(world: World
         assert {len(ids) for ids in started.values()} == {1}
         assert (await two.count_runs())["told"] == {"pending": 6_000}
         for n in range(0, 6_000, 100):
-            assert (await three.get_run(*started[n])).input == {"n": n}
+            assert (await three.get_run(*started[n])).input == {"n": n - n % 2}
         for sw in (two, three):
             await sw.triggers.refusals("told/hook")  # what it has gathered is written first
         refusals = await one.triggers.refusals("told/hook", 1000)

@@ -147,7 +147,7 @@ def test_a_definition_says_what_starts_it(typist: Typist) -> None:
         "--json",
     )
     run = typist.document("runs", "show", fired["run_id"], "--json")
-    assert (run["status"], run["input"]) == ("pending", {"version": "1.4.0"})
+    assert (run["run"]["status"], run["run"]["input"]) == ("pending", {"version": "1.4.0"})
 
 
 def test_the_other_run_also_works_by_itself(typist: Typist) -> None:

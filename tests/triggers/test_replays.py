@@ -1,7 +1,8 @@
 """Requests that were caught and sent again with other unsigned parts: they are what they were.
 
 The attacker has one request that was signed rightly, and can change whatever the signature does
-not cover: method, query, and all headers but those of the preset.
+not cover: method, query, and all headers but those of the preset. Only the id of a delivery is
+believed where it is not signed.
 """
 
 from __future__ import annotations
@@ -25,6 +26,7 @@ STRUCTURED = "application/cloudevents+json"
 BATCH = "application/cloudevents-batch+json"
 FORM = "application/x-www-form-urlencoded"
 SIGNING = ["standard-webhooks", "github", "stripe", "slack", "hmac"]
+IDS = {"github": ["X-GitHub-Delivery"], "hmac": ["Idempotency-Key"]}
 METHODS = ["GET", "POST", "PUT", "PATCH", "DELETE"]
 
 
@@ -82,6 +84,8 @@ def test_a_request_that_was_caught_says_nothing_new(
     taken = 0
     for change in changes():
         pairs = change.pop("pairs")
+        if any(name in IDS.get(preset, ()) for name, _ in pairs):
+            continue
         try:
             again = receive(preset, body, *pairs, event=event, **change)
         except StepwellError:

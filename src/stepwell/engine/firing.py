@@ -12,6 +12,7 @@ import msgspec
 from stepwell.engine.starting import Starter
 from stepwell.errors import (
     DefinitionDisabled,
+    InvalidInput,
     QuotaExceeded,
     RateLimited,
     StepwellError,
@@ -99,6 +100,12 @@ class Firer:
             if not trigger.active:
                 why = trigger.paused or "It is disabled."
                 raise TriggerDisabled(f"The trigger {trigger.name!r} does not fire. {why}")
+            kind, config = self.read(trigger)
+            if not kind.starts(config):
+                raise InvalidInput(
+                    f"The trigger {trigger.name!r} starts no runs, it emits events. Emit one: "
+                    "stepwell events emit"
+                )
             own = None if key is None else f"hand:{key}"
             start = await self.prepare(trigger, payload, own, by_hand=True)
             run_id, created = (await self.commit([], [start])).outcomes[0]
@@ -111,8 +118,11 @@ class Firer:
         return run_id, created
 
     def refusal(self, trigger: TriggerRecord, error: StepwellError, now: int) -> RefusalRecord:
-        """Why a trigger has started nothing."""
-        message = error.message[:MAX_MESSAGE].replace("\0", "")
+        """Why a trigger has started nothing.
+
+        It is kept, so what was in the payload, and may be secret, is not in it.
+        """
+        message = str(error.details.get("masked", error.message))[:MAX_MESSAGE].replace("\0", "")
         return RefusalRecord(self._ids.new(), trigger.id, error.code, message, now)
 
 
@@ -125,11 +135,13 @@ def alone(trigger: TriggerRecord) -> Iterator[None]:
         raise
     except Exception as error:
         log.warning("The trigger %s has failed.", trigger.id, exc_info=error)
-        raise TriggerInvalid(f"The {trigger.type} trigger has failed: {error!r}") from error
+        raise TriggerInvalid(
+            f"The {trigger.type} trigger has failed with {type(error).__name__}; the log says how."
+        ) from error
 
 
-def fired(trigger: TriggerRecord, run_id: str, now: int, **fields: Any) -> TriggerRecord:
-    """The record of a trigger that has started a run."""
+def fired(trigger: TriggerRecord, run_id: str | None, now: int, **fields: Any) -> TriggerRecord:
+    """The record of a trigger that has started a run, or emitted events and none."""
     return msgspec.structs.replace(
         trigger, last_fired_at=now, last_run_id=run_id, last_error=None, failures=0, **fields
     )

@@ -15,7 +15,6 @@ from stepwell.engine.tally import Tally
 from stepwell.engine.vault import Vault
 from stepwell.engine.writer import Writer
 from stepwell.errors import (
-    InputInvalid,
     RateLimited,
     RequestUnfit,
     SecretKeyInvalid,
@@ -32,11 +31,10 @@ from stepwell.kernel.names import bounded
 from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import TriggerRecord
 from stepwell.store import Store
-from stepwell.trigger import Delivery, Rate, Request, TriggerType
+from stepwell.trigger import Delivery, Rate, Request
 
 # How long a sender waits for an answer.
 BUDGET_SECONDS = 3.0
-MOST_CONFIGS = 1000
 # Faults of the webhook itself: the sender is told that there is one, and no more.
 _OWN = (SecretNotFound, SecretKeyInvalid, TriggerInvalid)
 # Why a signature cannot be checked, whoever has signed: these are such faults too.
@@ -99,7 +97,7 @@ class Receiver:
         except StoreUnavailable:
             raise
         except StepwellError as error:
-            refusal = self._firer.refusal(trigger, _to_be_kept(error), self._clock.now())
+            refusal = self._firer.refusal(trigger, error, self._clock.now())
             self._tally.refused(trigger, refusal, counts=not _is_strangers(error))
             if isinstance(error, _OWN):
                 raise type(error)(
@@ -191,14 +189,3 @@ def _is_strangers(error: StepwellError) -> bool:
     if isinstance(error, SignatureInvalid):
         return error.details.get("reason") not in _UNCHECKED
     return isinstance(error, RequestUnfit)
-
-
-def _to_be_kept(error: StepwellError) -> StepwellError:
-    """The error without what was in the request, which may be secret: where and by which rule."""
-    if isinstance(error, InputInvalid) and "masked" in error.details:
-        return InputInvalid(error.details["masked"])
-    if isinstance(error, TriggerInvalid) and error.__cause__ is not None:
-        return TriggerInvalid(
-            f"The trigger type has failed with {type(error.__cause__).__name__}; the log says how."
-        )
-    return error

@@ -60,8 +60,7 @@ class Tally:
 
     def fired(self, trigger: TriggerRecord, run_id: str | None) -> None:
         """A trigger has started a run, or emitted events and none."""
-        after = fired(self._latest(trigger), run_id or "", self._clock.now())
-        self._note(trigger, msgspec.structs.replace(after, last_run_id=run_id))
+        self._note(trigger, fired(self._latest(trigger), run_id, self._clock.now()))
 
     def refused(
         self, trigger: TriggerRecord, refusal: RefusalRecord, *, counts: bool = True

@@ -159,6 +159,14 @@ class Webhook(TriggerType):
     name, title, config = "webhook", "Webhook", Config
     aliases = ("trigger_webhook",)
 
+    def described(self, config: Config) -> str:
+        signed = "" if config.verify is None else f", signed by {config.verify}"
+        emits = {"run": "", "events": ", as events", "both": ", as a run and as events"}
+        return f"For each {' or '.join(config.method)} to its path{signed}{emits[config.becomes]}."
+
+    def starts(self, config: Config) -> bool:
+        return config.becomes != "events"
+
     def path(self, config: Config) -> str:
         return config.path
 
@@ -208,7 +216,7 @@ class Webhook(TriggerType):
                     reason="no_event",
                 )
         key = known if config.dedupe else None
-        return Delivery(payload, key, starts=config.becomes != "events", events=events)
+        return Delivery(payload, key, starts=self.starts(config), events=events)
 
 
 def _check_wanted(headers: Headers, wanted: Mapping[str, str]) -> None:

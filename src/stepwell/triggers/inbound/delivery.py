@@ -1,10 +1,9 @@
 """By what a delivery is known again: senders repeat themselves, and one of each is enough.
 
-What is signed decides: whoever has caught a request can send it again with other headers, another
-query or another method, and must not start another run by that. So an id counts where it is part of
-what was signed; else the body is its own id. Only where the whole request is believed, or nothing
-is, any header with an id will do. `X-Request-Id` is none of these; proxies make a new one for every
-attempt.
+Where an id is part of what was signed, that one counts. GitHub, and whoever signs the body alone,
+says the id in a header. It is believed all the same: two deliveries may have the same body, and to
+take them for one would lose the second. Without any id the body is its own, or all of the request
+where nothing is signed. `X-Request-Id` is no id; proxies make a new one for every attempt.
 """
 
 from __future__ import annotations
@@ -112,11 +111,15 @@ _OPEN: tuple[tuple[str, Finder], ...] = (
     ("github", _header("x-github-delivery")),
     ("key", _header("idempotency-key")),
 )
-# Preset → where the ids are that it signs; presets that are not here sign nothing.
+# Preset → where its ids are; presets that are not here sign nothing.
 FINDERS: Mapping[str, tuple[tuple[str, Finder], ...]] = {
     "standard-webhooks": (("webhook", _header("webhook-id")),),
-    "github": (),
+    "github": (("github", _header("x-github-delivery")),),
     "stripe": (("stripe", _field("id")),),
     "slack": (("slack", _field("event_id")),),
-    "hmac": (("cloudevent", _cloudevent_inside),),
+    "hmac": (
+        ("cloudevent", _cloudevent_inside),
+        ("webhook", _header("webhook-id")),
+        ("key", _header("idempotency-key")),
+    ),
 }
