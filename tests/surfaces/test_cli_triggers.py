@@ -7,6 +7,8 @@ from typing import Any
 
 import pytest
 
+from stepwell.triggers.inbound.cloudevents import read_events
+from stepwell.triggers.inbound.headers import Headers
 from tests.surfaces.support import Cli
 
 DOCUMENT = """
@@ -112,3 +114,14 @@ def test_a_worker_fires_what_the_command_line_has_made(cli: Cli) -> None:
             <= {run["trigger"]["name"] for run in found["items"] if run["status"] == "completed"},
             "runs", "list", "--definition", "report",
         )  # fmt: skip
+
+
+def test_events_go_out_as_cloudevents_and_come_in_again(cli: Cli) -> None:
+    cli.ok("events", "emit", "paid", '{"n": 1}', "--key", "order-1")
+    cli.ok("events", "emit", "paid", '{"n": 2}')
+    batch = json.loads(cli("events", "list", "--type", "paid", "--cloudevents").stdout)
+    headers = Headers([("Content-Type", "application/cloudevents-batch+json")])
+    second, first = read_events(headers, json.dumps(batch).encode())
+    assert (first.type, first.subject, first.data) == ("paid", "order-1", {"n": 1})
+    assert (second.source, second.subject, second.data) == ("/stepwell/default", None, {"n": 2})
+    assert first.time is not None

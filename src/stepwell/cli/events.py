@@ -59,10 +59,12 @@ def emit_(
 @click.option("--type", "type_", metavar="TYPE", help="Only events of this type.")
 @click.option("--limit", default=20, show_default=True, help="How many at most.")
 @click.option("--cursor", metavar="CURSOR", help="Go on after an earlier list.")
+@click.option("--cloudevents", is_flag=True, help="As a batch of CloudEvents, in JSON.")
 @common
 def list_(
-    type_: str | None, limit: int, cursor: str | None, store: str | None, as_json: bool
-) -> None:
+    type_: str | None, limit: int, cursor: str | None, cloudevents: bool, store: str | None,
+    as_json: bool,
+) -> None:  # fmt: skip
     """List events of the last 7 days, the newest first.
 
     \b
@@ -70,10 +72,14 @@ def list_(
       stepwell events list --type user.signup
     """
 
-    async def work(stepwell: Stepwell) -> Any:
-        return await stepwell.events.list(type_, limit=limit, cursor=cursor)
+    async def work(stepwell: Stepwell) -> tuple[Any, list[dict[str, Any]]]:
+        page = await stepwell.events.list(type_, limit=limit, cursor=cursor)
+        return page, stepwell.events.cloudevents(page.items)
 
-    page = connected(store, work)
+    page, batch = connected(store, work)
+    if cloudevents:
+        emit(batch)
+        return
     if as_json:
         items = [
             {

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Iterable
+from typing import Any
+from urllib.parse import quote
 
 import msgspec
 
+from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
 from stepwell.kernel.names import check_count, check_text
 from stepwell.kernel.records import EventRecord
@@ -41,3 +45,16 @@ class Events:
         )
         more = write_cursor(found[limit - 1].id, digest) if len(found) > limit else None
         return EventPage(found[:limit], more)
+
+    def cloudevents(self, events: Iterable[EventRecord]) -> builtins.list[dict[str, Any]]:
+        """Events as CloudEvents 1.0 in JSON: what other systems take, one or a batch of them."""
+        return [
+            {
+                "specversion": "1.0", "id": each.id, "type": each.type,
+                "source": f"/stepwell/{quote(self._workspace.id)}",
+                **({} if each.key is None else {"subject": each.key}),
+                "time": to_datetime(each.created_at), "datacontenttype": "application/json",
+                "data": each.payload,
+            }
+            for each in events
+        ]  # fmt: skip
