@@ -1,4 +1,4 @@
-"""Throttles, debounces, limits of users and workspaces, and plans: exact, whoever starts."""
+"""Debounces, limits of users and workspaces, and plans: exact, whoever starts."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
 from stepwell.engine.pruner import prune_once
 from stepwell.errors import InvalidInput, QuotaExceeded, RateLimited, RunFailed, StepwellError
-from stepwell.kernel.clock import SECOND, to_micros
 from stepwell.kernel.plans import PLANS, Plan, read_plan
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
@@ -33,37 +32,6 @@ async def waits(ctx: Any, input: Any) -> Any:
 def graph(name: str = "paced", **fields: Any) -> dict[str, Any]:
     node = {"id": "a", "type": "transform", "config": {"value": "@input"}}
     return {"name": name, "nodes": [node], **fields}
-
-
-async def begun(sw: Stepwell, clock: FakeClock, runs: list[Any]) -> list[int]:
-    """Seconds after now at which these runs have begun."""
-    now = clock.now()
-    async with sw.worker(lease="1h"), flowing(clock, "0.1s"):
-        for run in runs:
-            await run.result()
-    found = [(await sw.get_run(run.id)).started_at for run in runs]
-    return [round((to_micros(at) - now) / SECOND) for at in found if at is not None]
-
-
-async def test_a_throttle_lets_so_many_begin_in_any_such_time(
-    world: World, clock: FakeClock
-) -> None:
-    async with world([quick]) as sw:
-        throttle = {"limit": 2, "per": "10s"}
-        runs = [await sw.start("quick", n, throttle=throttle) for n in range(5)]
-        assert (await sw.explain(runs[0].id)).code == "no_worker"
-        explained = await sw.explain(runs[2].id)
-        assert explained.code == "throttle"
-        assert explained.details["due_at"] is not None
-        assert await begun(sw, clock, runs) == [0, 0, 10, 10, 20]
-
-
-async def test_throttles_have_keys_and_stand_in_a_policy(world: World, clock: FakeClock) -> None:
-    policy = {"throttle": {"limit": 1, "per": "10s", "key": "{{input.who}}"}}
-    async with world([]) as sw:
-        await sw.definitions.publish(graph(policy=policy))
-        runs = [await sw.start("paced", {"who": who}) for who in ("a", "a", "b", "a")]
-        assert await begun(sw, clock, runs) == [0, 10, 0, 20]
 
 
 async def test_a_debounced_run_has_the_last_input_and_begins_when_it_is_quiet(
@@ -135,18 +103,17 @@ async def test_a_debounced_run_is_of_the_version_that_its_last_input_is_for(
             assert await first.result() == 2
 
 
-async def test_what_counts_no_more_is_forgotten(world: World, clock: FakeClock) -> None:
+async def test_starts_that_a_debounced_run_stood_for_are_forgotten_with_it(
+    world: World, clock: FakeClock
+) -> None:
+    debounce: dict[str, Any] = {"debounce": {"wait": "1s"}, "retention": "1h"}
     async with world([quick]) as sw:
-        throttle = {"limit": 1, "per": "10s"}
-        runs = [await sw.start("quick", n, throttle=throttle | {"key": str(n)}) for n in range(3)]
-        debounce: dict[str, Any] = {"debounce": {"wait": "1s"}, "retention": "1h"}
-        runs += [await sw.start("quick", 1, idempotency_key=key, **debounce) for key in "ab"]
-        await begun(sw, clock, runs)
-        late = await sw.start("quick", 0, throttle=throttle | {"key": "0"})
-        assert (await sw.explain(late.id)).code == "throttle", "its turn counts still"
+        for key in "ab":
+            run = await sw.start("quick", 1, idempotency_key=key, **debounce)
+        async with sw.worker(lease="1h"), flowing(clock, "0.1s"):
+            await run.result()
         clock.advance("2h")
         await prune_once(sw.store)
-        assert await sw.store.triggers.prune_turns(clock.now(), 10) == 0
         assert (await sw.start("quick", 1, idempotency_key="b", **debounce)).created
 
 

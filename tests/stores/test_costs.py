@@ -14,9 +14,11 @@ import pytest
 
 from stepwell.catalog import store_for
 from stepwell.kernel.changes import Change, EmitEvent, Held, SendSignal
+from stepwell.kernel.clock import SECOND
 from stepwell.kernel.codec import encode
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.matching import term_of
+from stepwell.kernel.pacing import Throttle
 from stepwell.store import RunFilter, Store
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.samples import (
@@ -206,3 +208,42 @@ async def test_a_list_of_few_runs_does_not_look_at_all(
         assert [run.id for run in await store.list_runs(where)] == young[::-1]
 
     assert await cost(look) <= 10 * await cost(lambda store: store.get_run(WORKSPACE, young[0]))
+
+
+async def test_a_throttle_does_not_look_at_all_who_have_begun(
+    store: Store, store_url: str, cost: Cost
+) -> None:
+    new, old = (Throttle(f"throttle:{which}", 2 * MANY, 3600 * SECOND) for which in ("new", "old"))
+    await commit(store, start(store, "n", throttle=new))
+    await commit(store, *(start(store, f"o{n}", throttle=old) for n in range(MANY)))
+    assert len((await claim(store, "w1", limit=2 * MANY)).runs) == MANY + 1
+    await store.close()
+    if store_url.startswith("postgresql:"):
+        await execute(store_url, "ANALYZE")
+
+    async def cost_of_one_more(throttle: Throttle, run_id: str) -> int:
+        async def begin(store: Store) -> None:
+            await commit(store, start(store, run_id, throttle=throttle))
+            assert [run.id for run in (await claim(store, "w1")).runs] == [run_id]
+
+        return await cost(begin)
+
+    assert await cost_of_one_more(old, "o") <= 2 * await cost_of_one_more(new, "m")
+
+
+async def test_a_throttle_does_not_look_at_all_who_queue(
+    store: Store, store_url: str, cost: Cost
+) -> None:
+    new, old = (Throttle(f"throttle:{which}", 1, 3600 * SECOND) for which in ("new", "old"))
+    await commit(store, *(start(store, f"n{n}", throttle=new) for n in range(2)))
+    await commit(store, *(start(store, f"o{n}", throttle=old) for n in range(MANY)))
+    while (await claim(store, "w1")).more:
+        pass
+    await store.close()
+    if store_url.startswith("postgresql:"):
+        await execute(store_url, "ANALYZE")
+
+    async def cost_of_one_more(throttle: Throttle, run_id: str) -> int:
+        return await cost(lambda store: commit(store, start(store, run_id, throttle=throttle)))
+
+    assert await cost_of_one_more(old, "z1") <= 2 * await cost_of_one_more(new, "z2")

@@ -143,6 +143,8 @@ class Starter:
             raise InvalidInput(
                 "A debounce says when the run begins: it cannot have a throttle or a delay too."
             )
+        debounced = read_debounce(debounce, f"{self._workspace_id}/{definition}")
+        due_at = now + (_micros(delay, "delay") if debounced is None else debounced.wait)
         limits = []
         # The highest version decides for all of them, as far as it is known here.
         best = self._known.get(definition, row)
@@ -164,7 +166,7 @@ class Starter:
             program=row.program,
             input=encode(input, "The run's input", self._max_bytes),
             created_at=now,
-            due_at=now + _micros(delay, "delay"),
+            due_at=due_at,
             retention_seconds=self._retention(row, retention),
             priority=priority,
             idempotency_key=idempotency_key,
@@ -175,7 +177,7 @@ class Starter:
             limits=limits,
             revision=row.revision,
             throttle=read_throttle(throttle, f"{self._workspace_id}/{definition}"),
-            debounce=read_debounce(debounce, f"{self._workspace_id}/{definition}"),
+            debounce=debounced,
             quota=self._bounds.quota(self._workspace_id, now),
         )
 

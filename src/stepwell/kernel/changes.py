@@ -68,6 +68,17 @@ class StartRun(msgspec.Struct, gc=False):
     quota: Quota | None = None
 
     @property
+    def filed(self) -> list[tuple[str, int, int | None]]:
+        """All it has to find room in: (limit key, how many, for how long one of a throttle counts).
+
+        A concurrency limit counts runs until they end.
+        """
+        found: list[tuple[str, int, int | None]] = [(key, n, None) for key, n in self.limits]
+        if (throttle := self.throttle) is not None:
+            found.append((throttle.key, throttle.limit, throttle.period))
+        return found
+
+    @property
     def is_paced(self) -> bool:
         return not (self.throttle is None and self.debounce is None and self.quota is None)
 

@@ -47,14 +47,18 @@ class RunFacts(msgspec.Struct):
     waits: list[WaitFact]
     workers: list[WorkerInfo]
     error: ErrorInfo | None
-    # The throttle or debounce that has put it off.
+    # The debounce that has put it off.
     paced_by: str | None = None
+    # If it queues for a throttle: when it is its turn, as far as that is known.
+    turn_at: int | None = None
 
 
 def explain(facts: RunFacts) -> Explanation:
     """The one reason that matters most."""
     if facts.status in ENDED:
         return _ended(facts)
+    if facts.blocked_on is not None and facts.turn_at is not None:
+        return _throttled(facts, facts.blocked_on, facts.turn_at)
     if facts.blocked_on is not None and facts.due_at is None:
         if not any(worker.alive and facts.program in worker.programs for worker in facts.workers):
             return _unclaimed(facts)  # who cannot be executed is not called up
@@ -96,21 +100,32 @@ def explain(facts: RunFacts) -> Explanation:
     if facts.waits:
         return _waiting(facts)
     if facts.due_at is not None and facts.paced_by is not None:
-        return _paced(facts, facts.due_at, facts.paced_by)
+        return _debounced(facts.due_at, facts.paced_by)
     if facts.due_at is not None:
         at = to_datetime(facts.due_at)
         return Explanation("delay", f"Starts at {shown(facts.due_at)}.", {"due_at": at})
     return Explanation("none", "Nothing is known to wait for.", {})
 
 
-def _paced(facts: RunFacts, due_at: int, paced_by: str) -> Explanation:
-    """Put off at its start, by what the key begins with."""
-    code = paced_by.partition(":")[0]
-    sentence = {
-        "throttle": f"Throttled: as many as may have begun; its turn is at {shown(due_at)}.",
-        "debounce": f"Debounced: begins at {shown(due_at)}, or later if more comes until then.",
-    }[code]
-    return Explanation(code, sentence, {"due_at": to_datetime(due_at), "key": paced_by})
+def _throttled(facts: RunFacts, limit_key: str, turn_at: int) -> Explanation:
+    """As many as may have begun, unless it could begin itself and nobody comes for it."""
+    at = max(turn_at, facts.due_at or 0)
+    if at <= facts.now:
+        return _unclaimed(facts)
+    return Explanation(
+        "throttle",
+        f"Throttled: as many as may have begun, {facts.queued_ahead} queued ahead; its turn is at "
+        f"{shown(at)}.",
+        {"due_at": to_datetime(at), "key": limit_key, "queued_ahead": facts.queued_ahead},
+    )
+
+
+def _debounced(due_at: int, paced_by: str) -> Explanation:
+    return Explanation(
+        "debounce",
+        f"Debounced: begins at {shown(due_at)}, or later if more comes until then.",
+        {"due_at": to_datetime(due_at), "key": paced_by},
+    )
 
 
 def _ended(facts: RunFacts) -> Explanation:

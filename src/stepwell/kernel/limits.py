@@ -1,4 +1,4 @@
-"""The names of concurrency limits: whoever starts, admits or explains a run must agree on them."""
+"""The names of limits: whoever starts, admits or explains a run must agree on them."""
 
 from __future__ import annotations
 
@@ -22,9 +22,19 @@ def describe_limit(limit_key: str) -> str:
     }.get(kind, f"runs with the key {name!r}")
 
 
+def is_throttle(limit_key: str) -> bool:
+    """Whether it counts who has begun of late, not who is active."""
+    return limit_key.startswith("throttle:")
+
+
 def key_limit(workspace_id: str, concurrency_key: str) -> str:
     """The limit of a `concurrency_key`."""
     return f"key:{workspace_id}/{concurrency_key}"
+
+
+def throttle_limit(workspace_id: str, definition: str, key: str) -> str:
+    """The limit of a throttle with that key."""
+    return f"throttle:{workspace_id}/{definition}:{key}"
 
 
 def user_limit(workspace_id: str, user: str) -> str:

@@ -1,7 +1,7 @@
 """What a start may have to wait for, or be refused by, besides limits: times and numbers.
 
-A *throttle* lets so many runs begin in any stretch of time of that length; those above it wait for
-their turn, in order. A *debounce* waits until starts of one key have been quiet for a while, and
+A *throttle* lets so many runs begin in any stretch of time of that length; those above it queue
+until it is their turn. A *debounce* waits until starts of one key have been quiet for a while, and
 makes one run of them, with the last input. A *quota* is a number that is used up.
 """
 
@@ -32,16 +32,6 @@ class Quota(msgspec.Struct, frozen=True):
     key: str
     most: int
     message: str
-
-
-def turn_of(due_at: int, last: int | None, nth: int | None, period: int) -> int:
-    """When a throttled run may begin.
-
-    `last` is when the latest of its key does, `nth` when that does which is as many back as the
-    throttle allows.
-    """
-    at = due_at if last is None else max(due_at, last)
-    return at if nth is None else max(at, nth + period)
 
 
 def put_off(debounce: Debounce, now: int, first_at: int, due_at: int | None) -> int | None:

@@ -84,3 +84,14 @@ async def lock(
         pack_texts(list(ending)),
     )
     return {row[0]: row for row in rows}
+
+
+async def try_lock(db: asyncpg.Connection, limit_keys: Collection[str]) -> set[str]:
+    """Lock limits, as far as that is possible at once, for whom to wait would be out of order."""
+    rows = await db.fetch(
+        """SELECT k.key FROM unnest($1::text[], $2::text[]) AS k (key, name)
+           WHERE pg_try_advisory_xact_lock(hashtextextended(k.name, 0))""",
+        list(limit_keys),
+        [limit_name(key) for key in limit_keys],
+    )
+    return {row[0] for row in rows}

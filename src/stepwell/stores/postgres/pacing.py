@@ -1,4 +1,4 @@
-"""Pacing starts on PostgreSQL: throttles, debounces and quotas.
+"""Pacing starts on PostgreSQL: debounces and quotas.
 
 Whoever looks at a key has its name locked, so that those who come at the same time come one after
 the other; a run that may absorb a start is locked too, lest it be claimed meanwhile.
@@ -6,19 +6,21 @@ the other; a run that may absorb a start is locked too, lest it be claimed meanw
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import asyncpg
 
 from stepwell.errors import QuotaExceeded
 from stepwell.kernel.changes import Committed, StartRun
-from stepwell.kernel.pacing import put_off, turn_of
+from stepwell.kernel.pacing import put_off
+from stepwell.stores.postgres.locking import limit_name
 
 
-def names_of(starts: Iterable[StartRun]) -> list[str]:
+def names_of(starts: Collection[StartRun]) -> list[str]:
     """The names that are locked before runs are started."""
-    found = [each for s in starts for each in (s.throttle, s.debounce, s.quota) if each is not None]
-    return [f"stepwell:pace:{each.key}" for each in found]
+    found = [each for s in starts for each in (s.debounce, s.quota) if each is not None]
+    names = [f"stepwell:pace:{each.key}" for each in found]
+    return names + [limit_name(s.throttle.key) for s in starts if s.throttle is not None]
 
 
 async def absorbing(db: asyncpg.Connection, starts: Iterable[StartRun]) -> list[str]:
@@ -76,54 +78,18 @@ async def absorb(
     return run_id, False
 
 
-async def pace(db: asyncpg.Connection, created: Sequence[StartRun]) -> set[str]:
-    """Give new runs their turns, and count them; the ids of those that have to wait."""
-    waiting: set[str] = set()
+async def pace(db: asyncpg.Connection, created: Sequence[StartRun]) -> None:
+    """Say what new runs were put off by, and count them."""
     for change in created:
-        if change.is_paced and await _pace(db, change):
-            waiting.add(change.id)
-    return waiting
-
-
-async def _pace(db: asyncpg.Connection, change: StartRun) -> bool:
-    at = change.due_at
-    if (debounce := change.debounce) is not None:
-        at = change.created_at + debounce.wait
-        await _put_off(db, change, debounce.key, at)
-    if (throttle := change.throttle) is not None:
-        await db.execute(
-            "DELETE FROM turns WHERE key = $1 AND at <= $2",
-            throttle.key,
-            change.created_at - throttle.period,
-        )
-        last = await db.fetchval("SELECT max(at) FROM turns WHERE key = $1", throttle.key)
-        nth = await db.fetchval(
-            "SELECT at FROM turns WHERE key = $1 ORDER BY at DESC LIMIT 1 OFFSET $2",
-            throttle.key,
-            throttle.limit - 1,
-        )
-        at = turn_of(change.due_at, last, nth, throttle.period)
-        await db.execute(
-            "INSERT INTO turns (key, at, run_id, over_at) VALUES ($1, $2, $3, $4)",
-            throttle.key,
-            at,
-            change.id,
-            at + throttle.period,
-        )
-        if at > change.due_at:
-            await _put_off(db, change, throttle.key, at)
-    if (quota := change.quota) is not None:
-        used = await db.fetchval(
-            """INSERT INTO usage (key, used) VALUES ($1, 1) ON CONFLICT (key) DO UPDATE
-               SET used = usage.used + 1 WHERE usage.used < $2 RETURNING used""",
-            quota.key,
-            quota.most,
-        )
-        if used is None:
-            raise QuotaExceeded(quota.message, limit=quota.most)
-    return at > change.created_at
-
-
-async def _put_off(db: asyncpg.Connection, change: StartRun, key: str, at: int) -> None:
-    """The run begins then, and says because of what."""
-    await db.execute("UPDATE runs SET due_at = $1, paced_by = $2 WHERE id = $3", at, key, change.id)
+        if (debounce := change.debounce) is not None:
+            await db.execute("UPDATE runs SET paced_by = $1 WHERE id = $2", debounce.key, change.id)
+        if (quota := change.quota) is not None:
+            used = await db.fetchval(
+                """INSERT INTO usage (key, used) VALUES ($1, 1)
+                   ON CONFLICT (key) DO UPDATE SET used = usage.used + 1 WHERE usage.used < $2
+                   RETURNING used""",
+                quota.key,
+                quota.most,
+            )
+            if used is None:
+                raise QuotaExceeded(quota.message, limit=quota.most)

@@ -24,7 +24,7 @@ from stepwell.kernel.views import (
 from stepwell.record import VersionRow
 from stepwell.store import RunFilter
 from stepwell.stores.postgres.columns import Columns, pack_texts, packable, texts
-from stepwell.stores.postgres.limits import TAKEN
+from stepwell.stores.postgres.limits import TAKEN, turn_after
 
 # How many runs at a time are looked through when the filter cannot be put into SQL.
 CHUNK = 200
@@ -205,7 +205,7 @@ async def facts(
                       (SELECT count(*) FROM runs q WHERE q.blocked_on = r.blocked_on
                           AND (q.priority > r.priority OR q.priority = r.priority AND q.id < r.id)),
                       (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error'), {TAKEN},
-                      r.paced_by
+                      r.paced_by, l.period
                FROM runs r CROSS JOIN LATERAL (SELECT r.blocked_on AS key) k
                LEFT JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
                WHERE r.id = $1 AND r.workspace_id = $2""",
@@ -214,6 +214,9 @@ async def facts(
         )
         if row is None:
             return None
+        turn_at = None
+        if row[14] is not None:
+            turn_at = await turn_after(db, row[7], row[8], row[14], row[10], now)
         running = await db.fetch(
             "SELECT key FROM steps WHERE run_id = $1 AND status = 'running' ORDER BY seq LIMIT 10",
             run_id,
@@ -243,4 +246,5 @@ async def facts(
         workers=found,
         error=read_error(row[11]),
         paced_by=row[13],
+        turn_at=turn_at,
     )

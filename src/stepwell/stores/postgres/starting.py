@@ -11,7 +11,7 @@ from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.names import no_such_run
 from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
-from stepwell.stores.postgres.limits import wake_queued
+from stepwell.stores.postgres.limits import file_under, wake_queued
 from stepwell.stores.postgres.pacing import absorb, pace
 from stepwell.stores.rules import (
     AWAITED_CHILD,
@@ -75,7 +75,8 @@ async def _start_runs(
     for change in created:
         if change.fork_from_step is not None or change.fork_for_retry:
             await _copy_journal(db, change)
-    keys = await enter_limits(db, created, await pace(db, created))
+    await pace(db, created)
+    keys = await enter_limits(db, created)
     if keys:
         await wake_queued(db, keys, max(change.created_at for change in created), done)
     done.due = True
@@ -103,7 +104,7 @@ async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]
             [
                 (
                     s.id, s.workspace_id, s.definition, s.version, s.program, s.priority,
-                    s.due_at, bool(s.limits), s.idempotency_key, s.concurrency_key,
+                    s.due_at, bool(s.filed), s.idempotency_key, s.concurrency_key,
                     s.concurrency_limit, s.parent_run_id, s.forked_from, s.key_base,
                     s.created_at, s.deadline_at, s.expires_at, s.retention_seconds, s.input,
                     s.revision, s.trigger,
@@ -140,12 +141,12 @@ async def earlier(db: asyncpg.Connection, starts: Sequence[StartRun]) -> dict[st
 
 
 async def enter_limits(
-    db: asyncpg.Connection, starts: Sequence[StartRun], later: Collection[str]
+    db: asyncpg.Connection, starts: Sequence[StartRun], later: Collection[str] = ()
 ) -> Collection[str]:
     """File new runs under their limits; the limits in whose queues they now stand.
 
-    A child shares the slots above it that are in use. The runs `later` stay due and take their
-    place in the queue, if they must, when a worker comes to them.
+    A child shares the slots above it that are in use. The runs `later`, and those that are not due
+    yet, take their place in the queue, if they must, when a worker comes to them.
     """
     children = [s for s in starts if s.parent_run_id is not None]
     if children:
@@ -161,21 +162,10 @@ async def enter_limits(
             [s.id for s in children],
             [s.parent_run_id for s in children],
         )
-    filed = [(s.id, key, capacity) for s in starts for key, capacity in s.limits]
-    if not filed:
-        return []
-    rows = await db.fetch(
-        """INSERT INTO stepwell.limits (run_id, limit_key, capacity, slot)
-           SELECT run_id, limit_key, capacity, run_id
-           FROM unnest($1::text[], $2::text[], $3::integer[]) AS g (run_id, limit_key, capacity)
-           ON CONFLICT (run_id, limit_key) DO UPDATE SET capacity = excluded.capacity
-           RETURNING run_id, limit_key, slot = run_id""",
-        *zip(*filed, strict=True),
-    )
-    own = {(row[0], row[1]) for row in rows if row[2]}
+    own = await file_under(db, [(s.id, s) for s in starts])
     queued: dict[str, str] = {}
     for s in starts:
-        first = next((key for key, _ in s.limits if (s.id, key) in own), None)
+        first = next((key for key, *_ in s.filed if (s.id, key) in own), None)
         if s.id not in later and first is not None and s.due_at <= s.created_at:
             queued[s.id] = first
     if queued:

@@ -15,8 +15,8 @@ from stepwell.kernel.changes import (
     WaitRow,
 )
 from stepwell.kernel.crashes import SUSPECT, admits, set_apart
-from stepwell.stores.sqlite.ending import slots_taken, wake_queued
-from stepwell.stores.sqlite.rows import all_rows, one, pack, rows, run, unpack
+from stepwell.stores.sqlite.admission import admit
+from stepwell.stores.sqlite.rows import one, pack, rows, run, unpack
 from stepwell.stores.sqlite.sweep import sweep
 
 _LEASED = "SELECT 1 FROM workers WHERE id = ? AND expires_at > ?"
@@ -161,38 +161,11 @@ def _pick(
             elif crashes >= SUSPECT:
                 suspects.append(crashes)
                 picked.append(run_id)
-            elif not queues or _admit(db, run_id, blocked_on, ask.now, done):
+            elif not queues or admit(db, run_id, blocked_on, ask.now, done):
                 picked.append(run_id)
         if len(due) >= room:
             return picked, True
     return picked, False
-
-
-def _admit(
-    db: apsw.Connection, run_id: str, called_for: str | None, now: int, done: Committed
-) -> bool:
-    """Take a slot of each of the run's limits, or queue it behind the first that is full."""
-    own = all_rows(
-        db,
-        """SELECT limit_key, capacity FROM limits
-           WHERE run_id = ?1 AND slot = ?1 AND capacity IS NOT NULL AND admitted = 0""",
-        run_id,
-    )
-    # Being called up counted as one of the limit's slots; now it is this run's turn.
-    run(db, "UPDATE runs SET blocked_on = NULL WHERE id = ?", run_id)
-    for limit_key, capacity in own:
-        if slots_taken(db, limit_key) >= capacity:
-            run(
-                db,
-                "UPDATE runs SET due_at = NULL, blocked_on = ? WHERE id = ?",
-                limit_key,
-                run_id,
-            )
-            if called_for is not None and called_for != limit_key:
-                wake_queued(db, called_for, now, done)  # its call goes to the next in line
-            return False
-    run(db, "UPDATE limits SET admitted = 1 WHERE run_id = ?", run_id)
-    return True
 
 
 def _load(db: apsw.Connection, picked: list[str], nudged: set[str], now: int) -> list[ClaimedRun]:

@@ -9,6 +9,7 @@ import apsw
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.outcomes import Ending, child_result
 from stepwell.kernel.states import OPEN, quoted
+from stepwell.stores.sqlite.limits import wake_queued
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
 
@@ -118,42 +119,3 @@ def _free_slots(db: apsw.Connection, ids: str, now: int, done: Committed) -> Non
     run(db, "DELETE FROM limits WHERE run_id IN (SELECT value FROM json_each(?))", ids)
     for key in keys:
         wake_queued(db, key, now, done)
-
-
-# Whether some worker could execute the run `r`; only such a run is called up, and a call that
-# nobody is left to answer holds no slot.
-ANSWERABLE = """(r.workspace_id, r.program) IN (
-        SELECT w.workspace_id, p.value FROM workers w, json_each(w.programs) p)"""
-
-# Slots in use of the limit `k`: those of runs at work, and of runs called up but not yet claimed.
-TAKEN = f"""(SELECT count(DISTINCT slot) FROM limits
-             WHERE limit_key = k.key AND admitted = 1 AND capacity IS NOT NULL)
-          + (SELECT count(*) FROM runs r
-             WHERE r.blocked_on = k.key AND r.due_at IS NOT NULL AND {ANSWERABLE})"""
-
-# The first run in the queue of the limit `k`, with what it says the limit's capacity is.
-_FIRST = f"""FROM runs r JOIN limits l ON l.run_id = r.id AND l.limit_key = r.blocked_on
-             WHERE r.blocked_on = k.key AND r.due_at IS NULL AND {ANSWERABLE}
-             ORDER BY r.priority DESC, r.id LIMIT 1"""
-CAPACITY = f"(SELECT l.capacity {_FIRST})"
-
-
-def wake_queued(db: apsw.Connection, limit_key: str, now: int, done: Committed) -> None:
-    """Make as many queued runs due as the limit has room for, best first."""
-    while True:
-        first = one(
-            db,
-            f"""SELECT (SELECT r.id {_FIRST}) FROM (SELECT ? AS key) k
-                WHERE {TAKEN} < {CAPACITY}""",
-            limit_key,
-        )
-        if first is None:
-            return
-        run(db, "UPDATE runs SET due_at = min(created_at, ?) WHERE id = ?", now, first[0])
-        done.due = True
-
-
-def slots_taken(db: apsw.Connection, limit_key: str) -> int:
-    row = one(db, f"SELECT {TAKEN} FROM (SELECT ? AS key) k", limit_key)
-    assert row is not None
-    return int(row[0])

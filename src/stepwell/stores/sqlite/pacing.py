@@ -1,4 +1,4 @@
-"""Pacing starts on SQLite: throttles, debounces and quotas."""
+"""Pacing starts on SQLite: debounces and quotas."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import apsw
 
 from stepwell.errors import QuotaExceeded
 from stepwell.kernel.changes import Committed, StartRun
-from stepwell.kernel.pacing import put_off, turn_of
+from stepwell.kernel.pacing import put_off
 from stepwell.stores.sqlite.rows import one, run
 
 
@@ -56,50 +56,17 @@ def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str,
     return run_id, False
 
 
-def pace(db: apsw.Connection, change: StartRun) -> bool:
-    """Give a new run its turn, and count it; whether it has to wait for that."""
-    at = change.due_at
+def pace(db: apsw.Connection, change: StartRun) -> None:
+    """Say what a new run was put off by, and count it."""
     if (debounce := change.debounce) is not None:
-        at = change.created_at + debounce.wait
-        _put_off(db, change, debounce.key, at)
-    if (throttle := change.throttle) is not None:
-        run(
-            db,
-            "DELETE FROM turns WHERE key = ? AND at <= ?",
-            throttle.key,
-            change.created_at - throttle.period,
-        )
-        (last,) = one(db, "SELECT max(at) FROM turns WHERE key = ?", throttle.key) or (None,)
-        (nth,) = one(
-            db,
-            "SELECT at FROM turns WHERE key = ? ORDER BY at DESC LIMIT 1 OFFSET ?",
-            throttle.key,
-            throttle.limit - 1,
-        ) or (None,)
-        at = turn_of(change.due_at, last, nth, throttle.period)
-        run(
-            db,
-            "INSERT INTO turns (key, at, run_id, over_at) VALUES (?, ?, ?, ?)",
-            throttle.key,
-            at,
-            change.id,
-            at + throttle.period,
-        )
-        if at > change.due_at:
-            _put_off(db, change, throttle.key, at)
+        run(db, "UPDATE runs SET paced_by = ? WHERE id = ?", debounce.key, change.id)
     if (quota := change.quota) is not None:
         run(
             db,
-            """INSERT INTO usage (key, used) VALUES (?1, 1) ON CONFLICT (key) DO UPDATE
-               SET used = used + 1 WHERE used < ?2""",
+            """INSERT INTO usage (key, used) VALUES (?1, 1)
+               ON CONFLICT (key) DO UPDATE SET used = used + 1 WHERE used < ?2""",
             quota.key,
             quota.most,
         )
         if db.changes() == 0:
             raise QuotaExceeded(quota.message, limit=quota.most)
-    return at > change.created_at
-
-
-def _put_off(db: apsw.Connection, change: StartRun, key: str, at: int) -> None:
-    """The run begins then, and says because of what."""
-    run(db, "UPDATE runs SET due_at = ?, paced_by = ? WHERE id = ?", at, key, change.id)

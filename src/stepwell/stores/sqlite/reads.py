@@ -22,7 +22,7 @@ from stepwell.kernel.views import (
 )
 from stepwell.record import VersionRow
 from stepwell.store import RunFilter
-from stepwell.stores.sqlite.ending import slots_taken
+from stepwell.stores.sqlite.limits import slots_taken, turn_after
 from stepwell.stores.sqlite.rows import all_rows, one, pack, reading, unpack
 
 _BODIES = """(SELECT body FROM payloads WHERE run_id = r.id AND kind = 'input'),
@@ -189,7 +189,10 @@ def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunF
             return None
         blocked_on, priority = row[7], row[8]
         capacity = one(
-            db, "SELECT capacity FROM limits WHERE run_id = ? AND limit_key = ?", run_id, blocked_on
+            db,
+            "SELECT capacity, period FROM limits WHERE run_id = ? AND limit_key = ?",
+            run_id,
+            blocked_on,
         )
         taken = 0 if blocked_on is None else slots_taken(db, blocked_on)
         holders = all_rows(
@@ -206,6 +209,9 @@ def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunF
             priority,
             run_id,
         )
+        turn_at = None
+        if capacity is not None and capacity[1] is not None and ahead is not None:
+            turn_at = turn_after(db, blocked_on, capacity[0], capacity[1], ahead[0], now)
         running = all_rows(
             db,
             "SELECT key FROM steps WHERE run_id = ? AND status = 'running' ORDER BY seq LIMIT 10",
@@ -237,4 +243,5 @@ def facts(db: apsw.Connection, workspace_id: str, run_id: str, now: int) -> RunF
         workers=found,
         error=read_error(row[9]),
         paced_by=row[10],
+        turn_at=turn_at,
     )

@@ -10,7 +10,7 @@ from stepwell.kernel.changes import Committed
 from stepwell.kernel.limits import UNLIMITED, definition_limit
 from stepwell.record import VersionRow
 from stepwell.stores.rules import check_names
-from stepwell.stores.sqlite.ending import wake_queued
+from stepwell.stores.sqlite.limits import wake_queued
 from stepwell.stores.sqlite.rows import all_rows, pack, run
 
 

@@ -18,7 +18,7 @@ from stepwell.stores.rules import (
     dead_child,
     end_of_keeping,
 )
-from stepwell.stores.sqlite.ending import ANSWERABLE, wake_queued
+from stepwell.stores.sqlite.limits import ANSWERABLE, file_under, wake_queued
 from stepwell.stores.sqlite.pacing import absorb, pace
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
@@ -70,7 +70,7 @@ def _insert(db: apsw.Connection, starts: list[StartRun], done: Committed) -> lis
         [
             (
                 s.id, s.workspace_id, s.definition, s.version, s.program, "pending", s.priority,
-                s.due_at, bool(s.limits), s.idempotency_key, s.concurrency_key,
+                s.due_at, bool(s.filed), s.idempotency_key, s.concurrency_key,
                 s.concurrency_limit, s.parent_run_id, s.forked_from, s.key_base, s.created_at,
                 s.deadline_at, s.expires_at, s.retention_seconds, s.revision, s.trigger,
             )
@@ -85,6 +85,7 @@ def _insert(db: apsw.Connection, starts: list[StartRun], done: Committed) -> lis
         [(s.id, s.input) for s in starts],
     )
     outcomes = []
+    entered: dict[str, None] = {}
     for change in starts:
         run_id = change.id
         if change.idempotency_key is not None:
@@ -102,18 +103,22 @@ def _insert(db: apsw.Connection, starts: list[StartRun], done: Committed) -> lis
         if created and change.id in new:
             if change.fork_from_step is not None or change.fork_for_retry:
                 _copy_journal(db, change)
-            waits = pace(db, change) if change.is_paced else change.due_at > change.created_at
-            if change.parent_run_id is not None or change.limits:
-                _enter_limits(db, change, done, queue=not waits)
+            if change.is_paced:
+                pace(db, change)
+            if change.parent_run_id is not None or change.filed:
+                entered |= _enter_limits(db, change)
         outcomes.append((run_id, created))
+    for limit_key in entered:
+        wake_queued(db, limit_key, starts[-1].created_at, done)
     done.due = True
     return outcomes
 
 
-def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed, *, queue: bool) -> None:
-    """File the run under its limits; a child shares the slots above it that are in use.
+def _enter_limits(db: apsw.Connection, change: StartRun) -> dict[str, None]:
+    """File the run under its limits; the one in whose queue it now stands, and may be first.
 
-    Without `queue` it takes its place in the queue, if it must, when it is due.
+    A child shares the slots above it that are in use. What is due later takes its place in the
+    queue, if it must, when it is due.
     """
     run(
         db,
@@ -124,29 +129,13 @@ def _enter_limits(db: apsw.Connection, change: StartRun, done: Committed, *, que
         change.id,
         change.parent_run_id,
     )
-    own: list[str] = []
-    for limit_key, capacity in change.limits:
-        run(
-            db,
-            """INSERT INTO limits (run_id, limit_key, capacity, slot) VALUES (?1, ?2, ?3, ?1)
-               ON CONFLICT (run_id, limit_key) DO UPDATE SET capacity = excluded.capacity""",
-            change.id,
-            limit_key,
-            capacity,
-        )
-        shared = one(
-            db,
-            "SELECT slot <> run_id FROM limits WHERE run_id = ? AND limit_key = ?",
-            change.id,
-            limit_key,
-        )
-        if shared is not None and not shared[0]:
-            own.append(limit_key)
-    if own and queue:
-        run(db, "UPDATE runs SET due_at = NULL, blocked_on = ? WHERE id = ?", own[0], change.id)
-        # Only the newcomer can be the one to be called; to find that out takes a look at it alone.
-        if one(db, f"SELECT 1 FROM runs r WHERE r.id = ? AND {ANSWERABLE}", change.id):
-            wake_queued(db, own[0], change.created_at, done)
+    own = file_under(db, change.id, change)
+    if not own or change.due_at > change.created_at:
+        return {}
+    run(db, "UPDATE runs SET due_at = NULL, blocked_on = ? WHERE id = ?", own[0], change.id)
+    # Only the newcomer can be the one to be called; to find that out takes a look at it alone.
+    called = one(db, f"SELECT 1 FROM runs r WHERE r.id = ? AND {ANSWERABLE}", change.id)
+    return {} if called is None else {own[0]: None}
 
 
 _CHILD = child_of("c.trigger ->> 'step'")

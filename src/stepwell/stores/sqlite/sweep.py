@@ -9,7 +9,8 @@ from stepwell.kernel.crashes import Stopped, judge
 from stepwell.kernel.outcomes import Ending, crash_loop_error, deadline_error, ttl_error
 from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.rules import MOST_DEAD, QUEUES, SWEEP_LIMIT
-from stepwell.stores.sqlite.ending import CAPACITY, TAKEN, finish, wake_queued
+from stepwell.stores.sqlite.ending import finish
+from stepwell.stores.sqlite.limits import CAPACITY, TAKEN, wake_queued
 from stepwell.stores.sqlite.rows import all_rows, pack, run
 
 # Queued runs that whoever has a slot of their limit waits for, or is a child of, by way of others

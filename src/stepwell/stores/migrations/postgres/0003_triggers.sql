@@ -64,14 +64,19 @@ ALTER TABLE runs ADD COLUMN paced_by text COLLATE "C";
 
 CREATE INDEX runs_paced ON runs (paced_by, id) WHERE paced_by IS NOT NULL;
 
+-- How long a turn counts, if the limit is a throttle.
+ALTER TABLE limits ADD COLUMN period bigint;
+
 CREATE TABLE turns (
     key text COLLATE "C" NOT NULL,
+    place bigint NOT NULL,
     at bigint NOT NULL,
     run_id text COLLATE "C" NOT NULL,
     over_at bigint NOT NULL,
-    PRIMARY KEY (key, at, run_id)
+    PRIMARY KEY (key, place)
 );
 
+CREATE INDEX turns_of_late ON turns (key, at, place);
 CREATE INDEX turns_by_age ON turns (over_at);
 
 CREATE TABLE absorbed (

@@ -7,8 +7,10 @@
 -- with the place it has in its workspace, until its runs are started in the transaction that says
 -- it is not. `refusals` are firings that started nothing. `buckets` say when each of them will be
 -- full again; whoever takes something out of one puts that off. `turns` are when throttled runs
--- begin, and until when that counts; `usage` is what was used of quotas. `paced_by` names what a
--- run was put off by; `absorbed` are the starts that a debounced run stands for beside its own.
+-- have begun, until when that counts, and their places in the order of those of one key: how many
+-- there were of late is the last place less the first that counts. `usage` is what was used of
+-- quotas. `paced_by` is the debounce of a run; `absorbed` are the starts that it stands for beside
+-- its own.
 
 CREATE TABLE triggers (
     workspace_id TEXT NOT NULL,
@@ -69,14 +71,19 @@ ALTER TABLE runs ADD COLUMN paced_by TEXT;
 
 CREATE INDEX runs_paced ON runs (paced_by, id) WHERE paced_by IS NOT NULL;
 
+-- How long a turn counts, if the limit is a throttle.
+ALTER TABLE limits ADD COLUMN period INTEGER;
+
 CREATE TABLE turns (
     key TEXT NOT NULL,
+    place INTEGER NOT NULL,
     at INTEGER NOT NULL,
     run_id TEXT NOT NULL,
     over_at INTEGER NOT NULL,
-    PRIMARY KEY (key, at, run_id)
+    PRIMARY KEY (key, place)
 ) WITHOUT ROWID;
 
+CREATE INDEX turns_of_late ON turns (key, at, place);
 CREATE INDEX turns_by_age ON turns (over_at);
 
 CREATE TABLE absorbed (
