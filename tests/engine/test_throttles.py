@@ -31,7 +31,7 @@ async def held(ctx: Any, input: Any) -> Any:
 async def begun(sw: Stepwell, clock: FakeClock, runs: list[Any]) -> list[int]:
     """Seconds after now at which these runs have begun."""
     now = clock.now()
-    async with sw.worker(lease="1h"), flowing(clock, "0.1s"):
+    async with sw.worker(lease="1h"), flowing(clock, "0.02s"):
         for run in runs:
             await run.result()
     return [seconds - round(now / SECOND) for seconds in await starts_of(sw, runs)]
@@ -83,7 +83,7 @@ async def test_who_never_begins_takes_no_turn(world: World, clock: FakeClock) ->
             for run in runs[1:5]:
                 await sw.cancel(run.id)
             last = await sw.start("quick", 9, throttle=ONE)
-            async with flowing(clock, "0.1s"):
+            async with flowing(clock, "0.02s"):
                 await last.result()
         first, at = await starts_of(sw, [runs[0], last])
         assert at - first == 10
@@ -118,7 +118,7 @@ async def test_throttled_runs_begin_by_priority_then_order(world: World, clock: 
             a, b = [await sw.start("quick", n, throttle=ONE) for n in range(2)]
             urgent = await sw.start("quick", 9, throttle=ONE, priority=5)
             assert (await sw.explain(urgent.id)).details["queued_ahead"] == 0
-            async with flowing(clock, "0.1s"):
+            async with flowing(clock, "0.02s"):
                 for run in (a, b, urgent):
                     await run.result()
         at = await starts_of(sw, [first, urgent, a, b])
@@ -134,7 +134,7 @@ async def test_who_waits_for_a_slot_takes_no_turn(world: World, clock: FakeClock
             await sw.signal(run.id, "go")
             await run.result()
             if following is not None:
-                async with flowing(clock, "0.1s"):
+                async with flowing(clock, "0.02s"):
                     await until(sw, following.id, "waiting")
         at = await starts_of(sw, runs)
         assert at[1] - at[0] >= 60
@@ -150,7 +150,7 @@ async def test_another_throttle_of_the_key_holds_for_who_is_started_with_it(
         async with sw.worker(lease="1h"):
             await runs[0].result()
             await sw.cancel(runs[1].id)
-            async with flowing(clock, "0.1s"):
+            async with flowing(clock, "0.02s"):
                 for run in runs[2:]:
                     await run.result()
         at = await starts_of(sw, [runs[0], *runs[2:]])

@@ -216,7 +216,8 @@ async def test_a_throttle_does_not_look_at_all_who_have_begun(
     new, old = (Throttle(f"throttle:{which}", 2 * MANY, 3600 * SECOND) for which in ("new", "old"))
     await commit(store, start(store, "n", throttle=new))
     await commit(store, *(start(store, f"o{n}", throttle=old) for n in range(MANY)))
-    assert len((await claim(store, "w1", limit=2 * MANY)).runs) == MANY + 1
+    while (await claim(store, "w1", limit=MANY)).more:
+        pass
     await store.close()
     if store_url.startswith("postgresql:"):
         await execute(store_url, "ANALYZE")

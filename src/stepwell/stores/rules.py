@@ -33,6 +33,9 @@ PAUSED_IN_A_COPY = """UPDATE triggers SET next_at = NULL,
 SWEEP_LIMIT = 500
 MOST_DEAD = 20
 
+# How many are called for turns of a throttle at once: each that begins counts the others.
+MOST_CALLED = 200
+
 # All limits that runs queue behind, each found by a look at the index.
 QUEUES = """queues (key) AS (
        SELECT min(blocked_on) FROM runs WHERE blocked_on IS NOT NULL

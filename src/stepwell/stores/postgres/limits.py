@@ -17,6 +17,7 @@ import asyncpg
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.limits import is_throttle
+from stepwell.stores.rules import MOST_CALLED
 
 # Whether some worker could execute the run `r`; only such a run is called up, and a call that
 # nobody is left to answer holds no slot. IS TRUE keeps it a filter: as a join, which it would
@@ -191,12 +192,12 @@ class _Queue(NamedTuple):
     limit: int
     period: int
     first_due_at: int | None
-    taken: int
+    begun: int
     called: int
 
     @property
     def room(self) -> int:
-        return self.limit - self.taken
+        return min(self.limit - self.begun, MOST_CALLED) - self.called
 
 
 async def _call_for_turns(
@@ -204,7 +205,7 @@ async def _call_for_turns(
 ) -> None:
     """Call as many as may begin now; if that is nobody, the first in line for its turn."""
     rows = await db.fetch(
-        f"""SELECT k.key, k.capacity, k.period, k.due_at, {_BEGUN} + {_CALLED}, {_CALLED}
+        f"""SELECT k.key, k.capacity, k.period, k.due_at, {_BEGUN}, {_CALLED}
             FROM (SELECT k.key, l.capacity, l.period, r.due_at FROM unnest($1::text[]) AS k (key)
                   CROSS JOIN LATERAL ({_LINE} LIMIT 1) r CROSS JOIN {_THROTTLE}) k""",
         keys,

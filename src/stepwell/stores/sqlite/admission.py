@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import apsw
 
-from stepwell.kernel.changes import Committed
-from stepwell.stores.sqlite.limits import room_taken, take_turn, wake_queued
+from stepwell.stores.sqlite.limits import room_taken, take_turn
 from stepwell.stores.sqlite.rows import all_rows, run
 
 
 def admit(
-    db: apsw.Connection, run_id: str, called_for: str | None, now: int, done: Committed
+    db: apsw.Connection, run_id: str, called_for: str | None, now: int, wanted: dict[str, None]
 ) -> bool:
-    """Take what the run needs of each of its limits, or queue it behind the first that is full."""
+    """Take what the run needs of each of its limits, or queue it behind the first that is full.
+
+    In the queues of the limits `wanted` somebody may have to be called.
+    """
     own = all_rows(
         db,
         """SELECT limit_key, capacity, period FROM limits
@@ -30,13 +32,13 @@ def admit(
                 run_id,
             )
             if period is not None:
-                wake_queued(db, limit_key, now, done)  # somebody has to be called for later
+                wanted[limit_key] = None  # for when the next turn comes
             if called_for is not None and called_for != limit_key:
-                wake_queued(db, called_for, now, done)  # its call goes to the next in line
+                wanted[called_for] = None  # its call goes to the next in line
             return False
     run(db, "UPDATE limits SET admitted = 1 WHERE run_id = ?", run_id)
     for limit_key, _, period in own:
         if period is not None:
             take_turn(db, limit_key, period, run_id, now)
-            wake_queued(db, limit_key, now, done)
+            wanted[limit_key] = None
     return True

@@ -16,6 +16,7 @@ from stepwell.kernel.changes import (
 )
 from stepwell.kernel.crashes import SUSPECT, admits, set_apart
 from stepwell.stores.sqlite.admission import admit
+from stepwell.stores.sqlite.limits import wake_queued
 from stepwell.stores.sqlite.rows import one, pack, rows, run, unpack
 from stepwell.stores.sqlite.sweep import sweep
 
@@ -32,7 +33,10 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
     nudged = _news(db, ask)
     lanes = live_lanes(db, ask)
     called = Committed([])
-    picked, more = _pick(db, ask, lanes, called) if ask.limit > 0 else ([], False)
+    wanted: dict[str, None] = {}
+    picked, more = _pick(db, ask, lanes, wanted) if ask.limit > 0 else ([], False)
+    for limit_key in wanted:
+        wake_queued(db, limit_key, ask.now, called)
     if called.due:  # whoever was called up in place of another may stand before what was picked
         done.due = more = True
     if ask.sweep or ask.resent:
@@ -125,9 +129,12 @@ def live_lanes(db: apsw.Connection, ask: ClaimRuns) -> list[tuple[int, str]]:
 
 
 def _pick(
-    db: apsw.Connection, ask: ClaimRuns, lanes: list[tuple[int, str]], done: Committed
+    db: apsw.Connection, ask: ClaimRuns, lanes: list[tuple[int, str]], wanted: dict[str, None]
 ) -> tuple[list[str], bool]:
-    """Due runs in order of priority, then of time; limits are checked one by one."""
+    """Due runs in order of priority, then of time; limits are checked one by one.
+
+    In the queues of the limits `wanted` somebody may have to be called.
+    """
     picked: list[str] = []
     suspects: list[int] = []  # the crashes of those that are taken
     apart = 0
@@ -161,7 +168,7 @@ def _pick(
             elif crashes >= SUSPECT:
                 suspects.append(crashes)
                 picked.append(run_id)
-            elif not queues or admit(db, run_id, blocked_on, ask.now, done):
+            elif not queues or admit(db, run_id, blocked_on, ask.now, wanted):
                 picked.append(run_id)
         if len(due) >= room:
             return picked, True

@@ -12,6 +12,7 @@ import apsw
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.limits import is_throttle
+from stepwell.stores.rules import MOST_CALLED
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run
 
 # Whether some worker could execute the run `r`; only such a run is called up, and a call that
@@ -138,20 +139,22 @@ def _call_for_turns(db: apsw.Connection, limit_key: str, now: int, done: Committ
     if first is None:
         return
     run_id, limit, period, called_for = first
-    room = limit - room_taken(db, limit_key, period, now)
-    if room > 0:
+    counted = one(db, f"SELECT {_BEGUN}, {_CALLED}", limit_key, now - period, now)
+    assert counted is not None
+    begun, called = counted
+    if room := max(min(limit - begun, MOST_CALLED) - called, 0):
         found = all_rows(db, f"SELECT r.id, l.capacity, l.period {line} LIMIT ?3",
                          limit_key, now, room)  # fmt: skip
         # Who was started under another throttle waits until it is the first.
-        called = [row[0] for row in found if row[1:] == (limit, period)]
+        same = [row[0] for row in found if row[1:] == (limit, period)]
         run(
             db,
             """UPDATE runs SET due_at = min(created_at, ?)
                WHERE id IN (SELECT value FROM json_each(?))""",
             now,
-            pack(called),
+            pack(same),
         )
-    elif one(db, f"SELECT 1 WHERE {_CALLED} > 0", limit_key, None, now):
+    elif called:
         return
     else:
         turn = turn_after(db, limit_key, limit, period, 0, now)
