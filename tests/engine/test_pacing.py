@@ -11,7 +11,15 @@ import pytest
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
 from stepwell.engine.pruner import prune_once
-from stepwell.errors import InvalidInput, QuotaExceeded, RateLimited, RunFailed, StepwellError
+from stepwell.errors import (
+    InvalidDefinition,
+    InvalidInput,
+    QuotaExceeded,
+    RateLimited,
+    RunFailed,
+    StepwellError,
+)
+from stepwell.kernel.clock import SECOND, to_datetime
 from stepwell.kernel.plans import PLANS, Plan, read_plan
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
@@ -101,6 +109,91 @@ async def test_a_debounced_run_is_of_the_version_that_its_last_input_is_for(
         assert (await sw.start("paced", {"new": 2})).id == first.id
         async with sw.worker(lease="1h"), flowing(clock, "0.1s"):
             assert await first.result() == 2
+
+
+def keyed(**policy: Any) -> dict[str, Any]:
+    wait = {"id": "a", "type": "wait_event", "config": {"event": "go"}}
+    return {"name": "keyed", "nodes": [wait], "policy": {"debounce": {"wait": "5s"}, **policy}}
+
+
+async def test_a_debounced_run_is_all_that_its_last_start_would_be(
+    world: World, clock: FakeClock
+) -> None:
+    async with world([]) as sw:
+        policy = {"concurrency": {"key": "@input.who", "limit": 1}, "timeout": "1h"}
+        await sw.definitions.publish(keyed(**policy, priority=1))
+        first = await sw.start("keyed", {"who": "ann"})
+        clock.advance("1s")
+        await sw.definitions.publish(keyed(**policy, priority=7, retention="2h"))
+        last = await sw.start("keyed", {"who": "bob"})
+        assert (last.id, last.created) == (first.id, False)
+        found = await sw.get_run(first.id)
+        assert (found.concurrency_key, found.priority) == ("keyed:bob", 7)
+        assert (found.version, found.retention_seconds) == (2, 7200)
+        assert found.deadline_at == to_datetime(clock.now() + 3600 * SECOND)
+
+
+async def test_a_debounced_run_queues_for_the_key_of_its_last_input(
+    world: World, clock: FakeClock
+) -> None:
+    @workflow
+    async def waits(ctx: Any, input: Any) -> Any:
+        return await ctx.wait_for_event("go")
+
+    debounce = {"wait": "5s"}
+    async with world([waits]) as sw, sw.worker(lease="1h"):
+        ann, bob, other = [
+            await sw.start("waits", who, concurrency_key=who) for who in ("ann", "bob", "other")
+        ]
+        for run in (ann, bob):
+            await until(sw, run.id, "waiting")
+        run = await sw.start("waits", 1, debounce=debounce, concurrency_key="ann")
+        behind = await sw.start("waits", 2, concurrency_key="ann")
+        async with flowing(clock, "0.1s"):
+            await until_code(sw, run.id, "slot")
+        await sw.start("waits", 3, debounce=debounce, concurrency_key="bob")
+        await until_code(sw, run.id, "slot")
+        assert "bob" in (await sw.explain(run.id)).details["limit"]
+        await sw.cancel(ann.id)
+        await until(sw, behind.id, "waiting")
+        assert (await sw.get_run(run.id)).status == "pending"
+        await sw.cancel(bob.id)
+        assert (await until(sw, run.id, "waiting")).input == 3
+        await sw.cancel(other.id)
+
+
+async def test_time_in_the_queue_counts_from_when_a_run_may_begin(
+    world: World, clock: FakeClock
+) -> None:
+    debounce = {"wait": "10m"}
+    async with world([quick]) as sw:
+        delayed = await sw.start("quick", 0, delay="10m", ttl="5m")
+        run = await sw.start("quick", 1, debounce=debounce, ttl="5m")
+        clock.advance("6m")
+        await sw.start("quick", 2, debounce=debounce, ttl="5m")
+        async with sw.worker(lease="1h"), flowing(clock, "1s"):
+            assert await delayed.result() == 0
+            assert await run.result() == 2
+        late = await sw.start("quick", 3, debounce=debounce, ttl="5m")
+        clock.advance("16m")
+        async with sw.worker(lease="1h"):
+            await until(sw, late.id, "timed_out")
+
+
+async def test_a_run_whose_time_is_up_before_it_may_begin_is_refused(world: World) -> None:
+    async with world([quick]) as sw:
+        with pytest.raises(InvalidDefinition, match=r"policy\.timeout"):
+            await sw.definitions.publish(keyed(timeout="5s"))
+        with pytest.raises(InvalidInput, match="deadline"):
+            await sw.start("quick", 1, deadline="5m", debounce={"wait": "10m"})
+
+
+async def test_a_retry_of_a_debounced_run_begins_at_once(world: World, clock: FakeClock) -> None:
+    async with world([]) as sw, sw.worker(lease="1h"):
+        await sw.definitions.publish(keyed())
+        first = await sw.start("keyed")
+        await sw.cancel(first.id)
+        await until(sw, (await sw.retry(first.id)).id, "waiting")
 
 
 async def test_starts_that_a_debounced_run_stood_for_are_forgotten_with_it(

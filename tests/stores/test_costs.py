@@ -13,12 +13,12 @@ import asyncpg
 import pytest
 
 from stepwell.catalog import store_for
-from stepwell.kernel.changes import Change, EmitEvent, Held, SendSignal
+from stepwell.kernel.changes import Change, EmitEvent, EndRun, Held, SendSignal
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.codec import encode
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.matching import term_of
-from stepwell.kernel.pacing import Throttle
+from stepwell.kernel.pacing import Debounce, Throttle
 from stepwell.store import RunFilter, Store
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.samples import (
@@ -246,5 +246,23 @@ async def test_a_throttle_does_not_look_at_all_who_queue(
 
     async def cost_of_one_more(throttle: Throttle, run_id: str) -> int:
         return await cost(lambda store: commit(store, start(store, run_id, throttle=throttle)))
+
+    assert await cost_of_one_more(old, "z1") <= 2 * await cost_of_one_more(new, "z2")
+
+
+async def test_a_debounce_does_not_look_at_runs_that_have_ended(
+    store: Store, store_url: str, clock: FakeClock, cost: Cost
+) -> None:
+    new, old = (Debounce(f"debounce:{which}", SECOND, SECOND) for which in ("new", "old"))
+    for number in range(MANY):
+        await commit(store, start(store, f"o{number}", debounce=old))
+        _, held = await claim_one(store, "w1")
+        await commit(store, EndRun(held, "completed", "1", None, clock.now()))
+    await store.close()
+    if store_url.startswith("postgresql:"):
+        await execute(store_url, "ANALYZE")
+
+    async def cost_of_one_more(debounce: Debounce, run_id: str) -> int:
+        return await cost(lambda store: commit(store, start(store, run_id, debounce=debounce)))
 
     assert await cost_of_one_more(old, "z1") <= 2 * await cost_of_one_more(new, "z2")

@@ -232,10 +232,9 @@ class Stepwell(Automation, Operations, Reading):
         if origin.revision is not None and version is None:
             pinned = await self._starter.version_of(origin.revision, origin.version)
         change = await self._starter.prepare(
-            origin.definition, input, trigger=origin.trigger, pinned=pinned, **options
+            origin.definition, input, trigger=origin.trigger, pinned=pinned, copied=True, **options
         )
         change.forked_from = origin.id
-        change.debounce = None  # it has a journal of its own
         return change
 
     # -- talking to runs -----------------------------------------------------------------

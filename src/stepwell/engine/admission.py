@@ -9,12 +9,12 @@ import msgspec
 
 from stepwell.errors import InvalidInput
 from stepwell.graph.definition import Definition
-from stepwell.graph.pacing import LONGEST, key_value
+from stepwell.graph.pacing import key_value
 from stepwell.kernel.clock import SECOND, moment
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.limits import user_limit, workspace_limit
-from stepwell.kernel.names import bounded, check_count, check_text
-from stepwell.kernel.pacing import Debounce, Quota, Throttle
+from stepwell.kernel.names import bounded, check_text
+from stepwell.kernel.pacing import FIELDS, Debounce, Quota, Throttle, faults_of, longest_wait
 from stepwell.kernel.plans import UNLIMITED, Plan
 
 
@@ -77,39 +77,26 @@ def read_throttle(given: Mapping[str, Any] | None, scope: str) -> Throttle | Non
     """A throttle as it is given to a start."""
     if given is None:
         return None
-    key = _key(given, "throttle", ("limit", "per", "key"))
-    period = _micros(given, "per", "throttle")
-    return Throttle(
-        bounded(f"throttle:{scope}:{key}"), check_count(given.get("limit"), "throttle.limit"),
-        period,
-    )  # fmt: skip
+    key = _key("throttle", given, scope)
+    return Throttle(key, given["limit"], _micros(given["per"]))
 
 
 def read_debounce(given: Mapping[str, Any] | None, scope: str) -> Debounce | None:
     """A debounce as it is given to a start."""
     if given is None:
         return None
-    key = _key(given, "debounce", ("wait", "max", "key"))
-    wait = _micros(given, "wait", "debounce")
-    longest = LONGEST * wait if given.get("max") is None else _micros(given, "max", "debounce")
-    if longest < wait:
-        raise InvalidInput("debounce: max is at least as long as wait.")
-    return Debounce(bounded(f"debounce:{scope}:{key}"), wait, longest)
+    key = _key("debounce", given, scope)
+    return Debounce(key, _micros(given["wait"]), _micros(longest_wait(given)))
 
 
-def _key(given: Any, what: str, known: tuple[str, ...]) -> str:
-    if not isinstance(given, Mapping) or not set(given) <= set(known):
-        raise InvalidInput(f"{what} is a mapping with {', '.join(known)}.")
-    key = given.get("key") or ""
-    if not isinstance(key, str):
-        raise InvalidInput(f"{what}: key is a text.")
-    return key
+def _key(what: str, given: Any, scope: str) -> str:
+    """The key of what is given, if nothing is wrong with it."""
+    if not isinstance(given, Mapping) or not set(given) <= set(FIELDS[what]):
+        raise InvalidInput(f"{what} is a mapping with {', '.join(FIELDS[what])}.")
+    for fault in faults_of(what, given):
+        raise InvalidInput(f"{what}.{fault.field}: {fault.message}")
+    return bounded(f"{what}:{scope}:{given.get('key') or ''}")
 
 
-def _micros(given: Mapping[str, Any], name: str, what: str) -> int:
-    if given.get(name) is None:
-        raise InvalidInput(f"{what} needs {name!r}.")
-    found = int(seconds(given[name], f"{what}.{name}") * SECOND)
-    if found <= 0:
-        raise InvalidInput(f"{what}: {name} is longer than nothing.")
-    return found
+def _micros(duration: Any) -> int:
+    return int(seconds(duration) * SECOND)

@@ -17,6 +17,7 @@ from stepwell.kernel.gates import SIGNALS
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.limits import definition_limit, key_limit
 from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_text
+from stepwell.kernel.pacing import faulty_priority
 from stepwell.kernel.programs import code_program
 from stepwell.record import VersionRow, graph_version
 from stepwell.store import Store
@@ -42,7 +43,7 @@ class StartOptions(TypedDict, total=False):
     concurrency_limit: int
     # How long it is kept after its end.
     retention: Duration | None
-    # How long it may stay pending.
+    # How long it may stay pending once it may begin.
     ttl: Duration | None
     # Who starts it: the operator may limit how many runs each user has at once.
     user: str | None
@@ -77,12 +78,14 @@ class Starter:
     async def prepare(
         self, definition: str, input: Any = None, *, parent_run_id: str | None = None,
         parent_deadline_at: int | None = None, trigger: Mapping[str, Any] | None = None,
-        pinned: VersionRow | None = None, loose: bool = False, **options: Unpack[StartOptions],
+        pinned: VersionRow | None = None, loose: bool = False, copied: bool = False,
+        **options: Unpack[StartOptions],
     ) -> StartRun:  # fmt: skip
         """A start of the named definition's highest version, or of the one given.
 
         `trigger` is what started it; `pinned` is a version that nobody has to look for. With
         `loose`, the input may have fields that the definition does not know: they are left out.
+        What is `copied` has a journal of its own, and a child is waited for: neither is debounced.
         """
         if unknown := options.keys() - StartOptions.__annotations__.keys():
             raise InvalidInput(
@@ -106,8 +109,8 @@ class Starter:
             inputs = revision.inputs
             input = inputs.prepared(inputs.known(input) if loose else input)
             options = with_policy(options, revision.definition, input, trigger)
-        if parent_run_id is not None:
-            options["debounce"] = None  # it is waited for, and by nobody else
+        if copied or parent_run_id is not None:
+            options["debounce"] = None
         change = self._prepare(row, input, parent_deadline_at, **options)
         change.parent_run_id = parent_run_id
         if trigger is not None:
@@ -137,14 +140,17 @@ class Starter:
         definition = row.name
         if idempotency_key is not None:
             check_text(idempotency_key, "idempotency_key")
-        if type(priority) is not int or abs(priority) > 32_000:
-            raise InvalidInput(f"priority must be a whole number up to ±32000, not {priority!r}.")
+        if (said := faulty_priority(priority)) is not None:
+            raise InvalidInput(said)
         if debounce is not None and not (throttle is None and delay is None):
             raise InvalidInput(
                 "A debounce says when the run begins: it cannot have a throttle or a delay too."
             )
         debounced = read_debounce(debounce, f"{self._workspace_id}/{definition}")
         due_at = now + (_micros(delay, "delay") if debounced is None else debounced.wait)
+        deadline_at = self._deadline(row, deadline, now, parent_deadline_at)
+        if debounced is not None and deadline_at is not None and deadline_at <= due_at:
+            raise InvalidInput("The deadline is over before the debounced run begins.")
         limits = []
         # The highest version decides for all of them, as far as it is known here.
         best = self._known.get(definition, row)
@@ -172,8 +178,9 @@ class Starter:
             idempotency_key=idempotency_key,
             concurrency_key=concurrency_key,
             concurrency_limit=None if concurrency_key is None else concurrency_limit,
-            deadline_at=self._deadline(row, deadline, now, parent_deadline_at),
-            ttl_at=None if ttl is None else now + _micros(ttl, "ttl"),
+            deadline_at=deadline_at,
+            # It counts from when the run may begin.
+            ttl_at=None if ttl is None else due_at + _micros(ttl, "ttl"),
             limits=limits,
             revision=row.revision,
             throttle=read_throttle(throttle, f"{self._workspace_id}/{definition}"),

@@ -146,7 +146,7 @@ class Policy(msgspec.Struct, frozen=True):
     debounce: DebouncePolicy | None = None
     # Higher first.
     priority: int = 0
-    # How long a run may stay pending.
+    # How long a run may stay pending once it may begin.
     ttl: str | int | float | None = None
 
 

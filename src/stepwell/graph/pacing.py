@@ -12,9 +12,8 @@ from stepwell.graph.problems import Problems, below
 from stepwell.graph.refs import Names, as_text, read_template, refs_in, resolve
 from stepwell.graph.scope import Scope
 from stepwell.kernel.durations import seconds
+from stepwell.kernel.pacing import FIELDS, faults_of, faulty_priority, longest_wait
 
-# How long a debounce puts a run off at the most, by how long it waits, unless said.
-LONGEST = 10
 # The roots that are there before a run is.
 _ROOTS = ("input", "trigger")
 _NAMES = Names((), secrets=False)
@@ -35,7 +34,15 @@ class Pacing:
                 below(path, "debounce"), "bad_field",
                 "A policy has a throttle or a debounce: what waits to be quiet is slow already.",
             )  # fmt: skip
+        timeout = self._fields.duration(data, "timeout", path)
+        wait = 0 if debounce is None else seconds(debounce.wait)
+        if debounce is not None and timeout is not None and seconds(timeout) <= wait:
+            self._problems.error(
+                below(path, "timeout"), "bad_field",
+                "timeout is over before a debounced run begins; make it longer than its wait.",
+            )  # fmt: skip
         return {
+            "timeout": timeout,
             "concurrency": self._concurrency(data, path),
             "throttle": throttle,
             "debounce": debounce,
@@ -55,32 +62,23 @@ class Pacing:
         return Concurrency(self._key(found, at), self._fields.count(found, "limit", at, 1) or 1)
 
     def _throttle(self, data: Mapping[str, Any], path: str) -> ThrottlePolicy | None:
-        found, at = self._mapping(data, "throttle", path, ("limit", "per", "key"))
-        if found is None:
-            return None
-        limit = self._fields.count(found, "limit", at, None, 100_000)
-        per = self._duration(found, "per", at)
-        if "limit" not in found:
-            self._problems.error(below(at, "limit"), "missing_field", "A throttle has a limit.")
-        key = self._key(found, at)
-        return None if limit is None or per is None else ThrottlePolicy(limit, per, key)
+        found = self._paced(data, "throttle", path)
+        return None if found is None else ThrottlePolicy(**found)
 
     def _debounce(self, data: Mapping[str, Any], path: str) -> DebouncePolicy | None:
-        found, at = self._mapping(data, "debounce", path, ("wait", "max", "key"))
+        found = self._paced(data, "debounce", path)
+        return None if found is None else DebouncePolicy(**found | {"max": longest_wait(found)})
+
+    def _paced(self, data: Mapping[str, Any], what: str, path: str) -> dict[str, Any] | None:
+        found, at = self._mapping(data, what, path, FIELDS[what])
         if found is None:
             return None
-        wait = self._duration(found, "wait", at)
-        key = self._key(found, at)
-        if wait is None:
-            return None
-        longest = self._fields.duration(found, "max", at)
-        if longest is None:
-            longest = LONGEST * seconds(wait)
-        if seconds(longest) < seconds(wait):
-            self._problems.error(
-                below(at, "max"), "bad_field", "A debounce waits at most as long as its max."
-            )
-        return DebouncePolicy(wait, longest, key)
+        faults = faults_of(what, found)
+        for fault in faults:
+            self._problems.error(below(at, fault.field), fault.code, fault.message)
+        if not any(fault.field == "key" for fault in faults):
+            self._key(found, at)
+        return None if faults else {name: found[name] for name in FIELDS[what] if name in found}
 
     def _mapping(
         self, data: Mapping[str, Any], key: str, path: str, known: tuple[str, ...]
@@ -91,24 +89,12 @@ class Pacing:
             self._fields.known(found, known, at)
         return found, at
 
-    def _duration(self, data: Mapping[str, Any], key: str, path: str) -> Any:
-        if data.get(key) is None:
-            self._problems.error(below(path, key), "missing_field", f"There must be a {key}.")
-            return None
-        found = self._fields.duration(data, key, path)
-        if found is not None and seconds(found) == 0:
-            self._problems.error(below(path, key), "bad_duration", f"{key} is longer than nothing.")
-            return None
-        return found
-
     def _priority(self, data: Mapping[str, Any], path: str) -> int:
         found = data.get("priority", 0)
-        if isinstance(found, bool) or not isinstance(found, int) or abs(found) > 32_000:
-            self._problems.error(
-                below(path, "priority"), "bad_field", "priority is a whole number up to ±32000."
-            )
+        if (said := faulty_priority(found)) is not None:
+            self._problems.error(below(path, "priority"), "bad_field", said)
             return 0
-        return found
+        return int(found)
 
     def _key(self, data: Mapping[str, Any], path: str) -> Any:
         key = data.get("key")

@@ -163,7 +163,6 @@ class _Parser:
         self._fields.known(data, _POLICY, "policy")
         return Policy(
             max_concurrent_runs=self._fields.count(data, "max_concurrent_runs", "policy", None),
-            timeout=self._fields.duration(data, "timeout", "policy"),
             max_steps=self._fields.count(data, "max_steps", "policy", 1000, MAX_STEPS) or 1000,
             retention=self._fields.duration(data, "retention", "policy"),
             retry=self._retry(data, "policy"),

@@ -85,7 +85,13 @@ class StartRun(msgspec.Struct, gc=False):
     @property
     def expires_at(self) -> int | None:
         """When a pending run ends by itself."""
-        return min((at for at in (self.deadline_at, self.ttl_at) if at is not None), default=None)
+        return self.expires_if_due(self.due_at)
+
+    def expires_if_due(self, due_at: int | None) -> int | None:
+        """The same if it is due at another time, or only waits for room."""
+        later = max(due_at or 0, self.created_at) - self.due_at
+        ttl_at = None if self.ttl_at is None else self.ttl_at + later
+        return min((at for at in (self.deadline_at, ttl_at) if at is not None), default=None)
 
 
 class RecordStep(msgspec.Struct, gc=False):

@@ -32,11 +32,6 @@ def key_limit(workspace_id: str, concurrency_key: str) -> str:
     return f"key:{workspace_id}/{concurrency_key}"
 
 
-def throttle_limit(workspace_id: str, definition: str, key: str) -> str:
-    """The limit of a throttle with that key."""
-    return f"throttle:{workspace_id}/{definition}:{key}"
-
-
 def user_limit(workspace_id: str, user: str) -> str:
     """The limit of all that one user has started."""
     return f"user:{workspace_id}/{user}"

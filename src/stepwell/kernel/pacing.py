@@ -7,7 +7,21 @@ makes one run of them, with the last input. A *quota* is a number that is used u
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
 import msgspec
+
+from stepwell.errors import InvalidDuration
+from stepwell.kernel.clock import SECOND
+from stepwell.kernel.durations import seconds
+
+# What people write of each, in a policy and at a start.
+FIELDS = {"throttle": ("limit", "per", "key"), "debounce": ("wait", "max", "key")}
+# How long a debounce puts a run off at the most, by how long it waits, unless said.
+LONGEST = 10
+MOST_TURNS = 100_000
+MAX_PRIORITY = 32_000
 
 
 class Throttle(msgspec.Struct, frozen=True):
@@ -39,3 +53,58 @@ def put_off(debounce: Debounce, now: int, first_at: int, due_at: int | None) -> 
     if due_at is None or due_at <= now:
         return due_at
     return max(min(now + debounce.wait, first_at + debounce.longest), now)
+
+
+class Fault(NamedTuple):
+    """What is wrong with a field of a policy."""
+
+    field: str
+    code: str
+    message: str
+
+
+def faults_of(what: str, given: Mapping[str, Any]) -> list[Fault]:
+    """All that is wrong with the fields of a throttle or a debounce but for unknown ones."""
+    found = []
+    if not isinstance(given.get("key", ""), str | None):
+        found.append(Fault("key", "bad_field", 'key is a text, like "@input.customer".'))
+    if what == "throttle":
+        limit = given.get("limit")
+        if limit is None:
+            found.append(Fault("limit", "missing_field", "A throttle has a limit."))
+        elif isinstance(limit, bool) or not isinstance(limit, int) or not 1 <= limit <= MOST_TURNS:
+            said = f"limit is a whole number from 1 to {MOST_TURNS:,}, not {limit!r:.100}."
+            found.append(Fault("limit", "bad_field", said))
+        return found + _faulty_duration(given, "per")
+    found += _faulty_duration(given, "wait")
+    if given.get("max") is not None:
+        found += _faulty_duration(given, "max")
+        if not found and seconds(given["max"]) < seconds(given["wait"]):
+            said = "A debounce waits at most as long as its max."
+            found.append(Fault("max", "bad_field", said))
+    return found
+
+
+def _faulty_duration(given: Mapping[str, Any], field: str) -> list[Fault]:
+    if given.get(field) is None:
+        return [Fault(field, "missing_field", f"There must be a {field}.")]
+    try:
+        long = seconds(given[field], field)
+    except InvalidDuration as error:
+        return [Fault(field, "bad_duration", error.message)]
+    if int(long * SECOND) == 0:
+        return [Fault(field, "bad_duration", f"{field} is longer than nothing.")]
+    return []
+
+
+def longest_wait(debounce: Mapping[str, Any]) -> Any:
+    """How long it waits at the most after the first."""
+    longest = debounce.get("max")
+    return LONGEST * seconds(debounce["wait"]) if longest is None else longest
+
+
+def faulty_priority(value: Any) -> str | None:
+    """What is wrong with a priority, if anything is."""
+    if type(value) is int and abs(value) <= MAX_PRIORITY:
+        return None
+    return f"priority is a whole number up to ±{MAX_PRIORITY}, not {value!r:.100}."

@@ -13,7 +13,8 @@ import asyncpg
 from stepwell.errors import QuotaExceeded
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.pacing import put_off
-from stepwell.stores.postgres.locking import limit_name
+from stepwell.stores.postgres.limits import file_under, wake_queued
+from stepwell.stores.postgres.locking import limit_name, try_lock
 
 
 def names_of(starts: Collection[StartRun]) -> list[str]:
@@ -35,7 +36,7 @@ async def absorbing(db: asyncpg.Connection, starts: Iterable[StartRun]) -> list[
 async def absorb(
     db: asyncpg.Connection, change: StartRun, done: Committed
 ) -> tuple[str, bool] | None:
-    """Let a run that waits for its key to be quiet take over the input; None if there is none."""
+    """Let a run that waits for its key to be quiet take over a start; None if there is none."""
     debounce = change.debounce
     assert debounce is not None
     start = (change.workspace_id, change.definition, change.idempotency_key)
@@ -47,24 +48,37 @@ async def absorb(
     if earlier is not None:
         return earlier, False
     found = await db.fetchrow(
-        """SELECT id, created_at, due_at FROM runs WHERE paced_by = $1 AND status = 'pending'
-           ORDER BY id DESC LIMIT 1""",
+        """SELECT id, created_at, due_at, blocked_on FROM runs
+           WHERE paced_by = $1 AND status = 'pending' ORDER BY id DESC LIMIT 1""",
         debounce.key,
     )
     if found is None:
         return None
-    run_id, first_at, due_at = found
-    # The input was checked for the version that is current now.
+    now = change.created_at
+    run_id, first_at, was_due_at, blocked_on = found
+    due_at, queues_for = put_off(debounce, now, first_at, was_due_at), blocked_on
+    rows = await db.fetch("SELECT limit_key, capacity FROM limits WHERE run_id = $1", run_id)
+    if {(row[0], row[1]) for row in rows} != set(change.limits):
+        await db.execute("DELETE FROM limits WHERE run_id = $1", run_id)
+        await file_under(db, [(run_id, change)])
+        if blocked_on is not None:  # it stands in line anew, where it has to now
+            due_at, queues_for = now, None
+    # All that comes of the input; what was there before it stays: id, key and time of creation.
     await db.execute(
-        """UPDATE runs SET due_at = $1, trigger = $2, version = $3, program = $4, revision = $5
-           WHERE id = $6""",
-        put_off(debounce, change.created_at, first_at, due_at),
-        change.trigger,
-        change.version,
-        change.program,
-        change.revision,
-        run_id,
-    )
+        """UPDATE runs SET due_at = $1, blocked_on = $2, trigger = $3, version = $4, program = $5,
+               revision = $6, priority = $7, limited = $8, concurrency_key = $9,
+               concurrency_limit = $10, deadline_at = $11, expires_at = $12,
+               retention_seconds = $13
+           WHERE id = $14""",
+        due_at, queues_for, change.trigger, change.version, change.program, change.revision,
+        change.priority, bool(change.limits), change.concurrency_key, change.concurrency_limit,
+        change.deadline_at, change.expires_if_due(due_at), change.retention_seconds, run_id,
+    )  # fmt: skip
+    # Its call goes to the next in line; at the next sweep if somebody has the limit locked, for to
+    # wait here would be out of order.
+    called = queues_for != blocked_on and was_due_at is not None
+    if called and await try_lock(db, [blocked_on]):
+        await wake_queued(db, [blocked_on], now, done)
     await db.execute(
         "UPDATE payloads SET body = $1 WHERE run_id = $2 AND kind = 'input'",
         change.input,
@@ -85,7 +99,7 @@ async def pace(db: asyncpg.Connection, created: Sequence[StartRun]) -> None:
             await db.execute("UPDATE runs SET paced_by = $1 WHERE id = $2", debounce.key, change.id)
         if (quota := change.quota) is not None:
             used = await db.fetchval(
-                """INSERT INTO usage (key, used) VALUES ($1, 1)
+                """INSERT INTO usage (key, used) SELECT $1, 1 WHERE $2 > 0
                    ON CONFLICT (key) DO UPDATE SET used = usage.used + 1 WHERE usage.used < $2
                    RETURNING used""",
                 quota.key,

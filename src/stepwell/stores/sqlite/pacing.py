@@ -7,11 +7,12 @@ import apsw
 from stepwell.errors import QuotaExceeded
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.pacing import put_off
-from stepwell.stores.sqlite.rows import one, run
+from stepwell.stores.sqlite.limits import file_under, wake_queued
+from stepwell.stores.sqlite.rows import all_rows, one, run
 
 
 def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str, bool] | None:
-    """Let a run that waits for its key to be quiet take over the input; None if there is none."""
+    """Let a run that waits for its key to be quiet take over a start; None if there is none."""
     debounce = change.debounce
     assert debounce is not None
     start = (change.workspace_id, change.definition, change.idempotency_key)
@@ -25,25 +26,34 @@ def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str,
         return earlier[0], False
     found = one(
         db,
-        """SELECT id, created_at, due_at FROM runs WHERE paced_by = ? AND status = 'pending'
-           ORDER BY id DESC LIMIT 1""",
+        """SELECT id, created_at, due_at, blocked_on FROM runs
+           WHERE paced_by = ? AND status = 'pending' ORDER BY id DESC LIMIT 1""",
         debounce.key,
     )
     if found is None:
         return None
-    run_id, first_at, due_at = found
-    # The input was checked for the version that is current now.
+    now = change.created_at
+    run_id, first_at, due_at, blocked_on = found
+    due_at, queues_for = put_off(debounce, now, first_at, due_at), blocked_on
+    limits = all_rows(db, "SELECT limit_key, capacity FROM limits WHERE run_id = ?", run_id)
+    if set(limits) != set(change.limits):
+        run(db, "DELETE FROM limits WHERE run_id = ?", run_id)
+        file_under(db, run_id, change)
+        if blocked_on is not None:  # it stands in line anew, where it has to now
+            due_at, queues_for = now, None
+    # All that comes of the input; what was there before it stays: id, key and time of creation.
     run(
         db,
-        """UPDATE runs SET due_at = ?, trigger = ?, version = ?, program = ?, revision = ?
+        """UPDATE runs SET due_at = ?, blocked_on = ?, trigger = ?, version = ?, program = ?,
+               revision = ?, priority = ?, limited = ?, concurrency_key = ?,
+               concurrency_limit = ?, deadline_at = ?, expires_at = ?, retention_seconds = ?
            WHERE id = ?""",
-        put_off(debounce, change.created_at, first_at, due_at),
-        change.trigger,
-        change.version,
-        change.program,
-        change.revision,
-        run_id,
-    )
+        due_at, queues_for, change.trigger, change.version, change.program, change.revision,
+        change.priority, bool(change.limits), change.concurrency_key, change.concurrency_limit,
+        change.deadline_at, change.expires_if_due(due_at), change.retention_seconds, run_id,
+    )  # fmt: skip
+    if queues_for != blocked_on:
+        wake_queued(db, blocked_on, now, done)
     run(
         db,
         "UPDATE payloads SET body = ? WHERE run_id = ? AND kind = 'input'",
@@ -63,7 +73,7 @@ def pace(db: apsw.Connection, change: StartRun) -> None:
     if (quota := change.quota) is not None:
         run(
             db,
-            """INSERT INTO usage (key, used) VALUES (?1, 1)
+            """INSERT INTO usage (key, used) SELECT ?1, 1 WHERE ?2 > 0
                ON CONFLICT (key) DO UPDATE SET used = used + 1 WHERE used < ?2""",
             quota.key,
             quota.most,

@@ -69,7 +69,7 @@ CREATE INDEX buckets_by_age ON buckets (full_at);
 
 ALTER TABLE runs ADD COLUMN paced_by TEXT;
 
-CREATE INDEX runs_paced ON runs (paced_by, id) WHERE paced_by IS NOT NULL;
+CREATE INDEX runs_paced ON runs (paced_by, id) WHERE paced_by IS NOT NULL AND status = 'pending';
 
 -- How long a turn counts, if the limit is a throttle.
 ALTER TABLE limits ADD COLUMN period INTEGER;
