@@ -576,6 +576,12 @@ class QuotaExceeded(StepwellError):
     code = "quota_exceeded"
 
 
+class QueueFull(StepwellError):
+    """No slot is free, and as many runs are queued as `max_queued_runs` lets queue."""
+
+    code = "queue_full"
+
+
 class Elsewhere(Exception):
     """A step of this run needs a worker that has another program."""
 

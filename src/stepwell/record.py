@@ -47,6 +47,7 @@ class VersionRow(msgspec.Struct):
     enabled: bool = True
     # What people call it.
     label: str | None = None
+    max_queued_runs: int | None = None
 
 
 def graph_version(
@@ -67,6 +68,7 @@ def graph_version(
         deadline_seconds=None if policy.timeout is None else seconds(policy.timeout),
         revision=revision,
         label=label,
+        max_queued_runs=policy.max_queued_runs,
     )
 
 

@@ -19,6 +19,8 @@ OK, INPUT_ERROR, USAGE_ERROR, FAILURE, INTERRUPTED = 0, 10, 20, 40, 130
 # What is no fault of the input; any other error of Stepwell's own is.
 _FAILURES = frozenset(
     {
+        "queue_full",
+        "quota_exceeded",
         "run_cancelled",
         "run_failed",
         "run_timed_out",

@@ -189,8 +189,11 @@ def explain(run_id: str, store: str | None, as_json: bool) -> None:
     type=int,
     help="With --concurrency-key: so many at a time, 1 unless said.",
 )
+@click.option(
+    "--max-queued-runs", type=int, help="Refuse it if so many wait for a slot and none is free."
+)
 @click.option("--retention", metavar="DURATION", help="Keep the run this long after its end.")
-@click.option("--ttl", metavar="DURATION", help="Time out if still pending after this.")
+@click.option("--ttl", metavar="DURATION", help="Time out if pending so long after it may begin.")
 @waiting
 @common
 def start(

@@ -41,6 +41,8 @@ class StartOptions(TypedDict, total=False):
     # At most `concurrency_limit` runs with this key are active at once.
     concurrency_key: str | None
     concurrency_limit: int
+    # Refused if no slot is free and so many are queued already.
+    max_queued_runs: int | None
     # How long it is kept after its end.
     retention: Duration | None
     # How long it may stay pending once it may begin.
@@ -135,6 +137,7 @@ class Starter:
         user: str | None = None,
         throttle: Mapping[str, Any] | None = None,
         debounce: Mapping[str, Any] | None = None,
+        max_queued_runs: int | None = None,
     ) -> StartRun:
         now = self._clock.now()
         definition = row.name
@@ -154,9 +157,8 @@ class Starter:
         limits = []
         # The highest version decides for all of them, as far as it is known here.
         best = self._known.get(definition, row)
-        most = self._bounds.concurrent(
-            (best if best.version > row.version else row).max_concurrent_runs
-        )
+        best = best if best.version > row.version else row
+        most = self._bounds.concurrent(best.max_concurrent_runs)
         if most is not None:
             limits.append((definition_limit(self._workspace_id, definition), most))
         limits += self._bounds.limits(self._workspace_id, user)
@@ -164,6 +166,12 @@ class Starter:
         if concurrency_key is not None:
             check_text(concurrency_key, "concurrency_key")
             limits.append((key_limit(self._workspace_id, concurrency_key), concurrency_limit))
+        if max_queued_runs is not None:
+            check_count(max_queued_runs, "max_queued_runs", least=0)
+            if most is None and concurrency_key is None:
+                raise InvalidInput("max_queued_runs is for what has to wait for slots of a limit.")
+        else:
+            max_queued_runs = best.max_queued_runs
         return StartRun(
             id=self._ids.new(),
             workspace_id=self._workspace_id,
@@ -182,6 +190,7 @@ class Starter:
             # It counts from when the run may begin.
             ttl_at=None if ttl is None else due_at + _micros(ttl, "ttl"),
             limits=limits,
+            max_queued=max_queued_runs,
             revision=row.revision,
             throttle=read_throttle(throttle, f"{self._workspace_id}/{definition}"),
             debounce=debounced,
@@ -214,6 +223,7 @@ class Starter:
                 row = VersionRow(
                     name, version, latest.kind, code_program(name, version),
                     latest.retention_seconds, latest.max_concurrent_runs, latest.deadline_seconds,
+                    max_queued_runs=latest.max_queued_runs,
                 )  # fmt: skip
         if row is None:
             names = ", ".join(await self._store.definition_names(self._workspace_id)) or "none"

@@ -132,6 +132,8 @@ class Policy(msgspec.Struct, frozen=True):
     """What holds for every run of the definition."""
 
     max_concurrent_runs: int | None = None
+    # How many may queue when no slot is free; more are refused.
+    max_queued_runs: int | None = None
     timeout: str | int | float | None = None
     max_steps: int = 1000
     retention: str | int | float | None = None

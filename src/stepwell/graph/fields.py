@@ -103,15 +103,15 @@ class Fields:
 
     def count(
         self, data: Mapping[str, Any], key: str, path: str, usual: int | None,
-        most: int = 2**31 - 1,
+        most: int = 2**31 - 1, least: int = 1,
     ) -> int | None:  # fmt: skip
         found = data.get(key)
         if found is None:
             return usual
-        if isinstance(found, bool) or not isinstance(found, int) or not 1 <= found <= most:
+        if isinstance(found, bool) or not isinstance(found, int) or not least <= found <= most:
             self._problems.error(
                 below(path, key), "bad_field",
-                f"{key} is a whole number from 1 to {most:,}, not {found!r:.100}.",
+                f"{key} is a whole number from {least} to {most:,}, not {found!r:.100}.",
             )  # fmt: skip
             return usual
         return found

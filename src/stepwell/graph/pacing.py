@@ -41,9 +41,20 @@ class Pacing:
                 below(path, "timeout"), "bad_field",
                 "timeout is over before a debounced run begins; make it longer than its wait.",
             )  # fmt: skip
+        most = self._fields.count(data, "max_concurrent_runs", path, None)
+        queued = self._fields.count(data, "max_queued_runs", path, None, least=0)
+        concurrency = self._concurrency(data, path)
+        if queued is not None and data.get("max_concurrent_runs") is None and concurrency is None:
+            self._problems.error(
+                below(path, "max_queued_runs"), "bad_field",
+                "max_queued_runs is for runs that wait for a slot, and here none has to.",
+                "Write max_concurrent_runs, or concurrency, too.",
+            )  # fmt: skip
         return {
+            "max_concurrent_runs": most,
+            "max_queued_runs": queued,
             "timeout": timeout,
-            "concurrency": self._concurrency(data, path),
+            "concurrency": concurrency,
             "throttle": throttle,
             "debounce": debounce,
             "priority": self._priority(data, path),

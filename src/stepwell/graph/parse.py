@@ -162,7 +162,6 @@ class _Parser:
             return Policy()
         self._fields.known(data, _POLICY, "policy")
         return Policy(
-            max_concurrent_runs=self._fields.count(data, "max_concurrent_runs", "policy", None),
             max_steps=self._fields.count(data, "max_steps", "policy", 1000, MAX_STEPS) or 1000,
             retention=self._fields.duration(data, "retention", "policy"),
             retry=self._retry(data, "policy"),

@@ -53,6 +53,8 @@ class StartRun(msgspec.Struct, gc=False):
     ttl_at: int | None = None
     # (limit key, how many at once)
     limits: list[tuple[str, int]] = []
+    # How many may queue for slots when none is free.
+    max_queued: int | None = None
     # The parent as its worker holds it, when its program starts a child.
     held: Held | None = None
     # Journal entries a fork begins with: (key of the first step it leaves out, retry or not).

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from stepwell.errors import QueueFull
+
 # The capacity of a limit that was taken away: whoever is queued under it still has a row.
 UNLIMITED = 2**31 - 1
 
@@ -27,6 +29,11 @@ def is_throttle(limit_key: str) -> bool:
     return limit_key.startswith("throttle:")
 
 
+def has_queue(limit_key: str) -> bool:
+    """Whether the queue of the limit is bounded by `max_queued_runs` of whoever enters it."""
+    return limit_key.startswith(("definition:", "key:"))
+
+
 def key_limit(workspace_id: str, concurrency_key: str) -> str:
     """The limit of a `concurrency_key`."""
     return f"key:{workspace_id}/{concurrency_key}"
@@ -40,3 +47,20 @@ def user_limit(workspace_id: str, user: str) -> str:
 def workspace_limit(workspace_id: str) -> str:
     """The limit of all runs together."""
     return f"workspace:{workspace_id}/"
+
+
+def refuse_if_full(
+    definition: str, limit_key: str, capacity: int, most: int, active: int, waiting: int, next: int
+) -> None:
+    """Raise if no slot is free and `most` runs queue.
+
+    So many are `active` and so many `waiting`; of these, the `next` do not also wait for a slot
+    elsewhere, and will take what is free.
+    """
+    free = max(capacity - active, 0)
+    if next >= free and waiting - free >= most:
+        raise QueueFull(
+            f"{definition!r} is not started: all slots for {describe_limit(limit_key)} are taken "
+            f"({capacity}), and max_queued_runs lets {most} queue. Try again when there is room.",
+            definition=definition, limit="max_queued_runs", value=most, queue=limit_key,
+        )  # fmt: skip

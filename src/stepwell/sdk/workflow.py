@@ -20,7 +20,7 @@ class Workflow:
     def __init__(
         self, function: Callable[..., Any], *, name: str | None, version: int,
         retention: Duration | None, max_concurrent_runs: int | None, deadline: Duration | None,
-        retry: Retry | None,
+        retry: Retry | None, max_queued_runs: int | None = None,
     ) -> None:  # fmt: skip
         if not callable(function):
             raise InvalidInput(f"@workflow decorates functions, not {function!r}.")
@@ -50,6 +50,16 @@ class Workflow:
             if max_concurrent_runs is None
             else check_count(max_concurrent_runs, f"max_concurrent_runs of {self.name!r}")
         )
+        self.max_queued_runs = (
+            None
+            if max_queued_runs is None
+            else check_count(max_queued_runs, f"max_queued_runs of {self.name!r}", least=0)
+        )
+        if max_queued_runs is not None and max_concurrent_runs is None:
+            raise InvalidInput(
+                f"max_queued_runs of {self.name!r} needs max_concurrent_runs, for whose slots they "
+                "queue."
+            )
         self.deadline_seconds = (
             None if deadline is None else seconds(deadline, f"deadline of {self.name!r}")
         )
@@ -74,6 +84,7 @@ class Workflow:
             retention_seconds=self.retention_seconds,
             max_concurrent_runs=self.max_concurrent_runs,
             deadline_seconds=self.deadline_seconds,
+            max_queued_runs=self.max_queued_runs,
         )
 
     def __call__(self, *args: Any, **kwargs: Any) -> Any:
@@ -104,6 +115,7 @@ def workflow(
     version: int = 1,
     retention: Duration | None = None,
     max_concurrent_runs: int | None = None,
+    max_queued_runs: int | None = None,
     deadline: Duration | None = None,
     retry: Retry | None = None,
 ) -> Callable[[Callable[..., Any]], Workflow]: ...
@@ -117,15 +129,16 @@ def workflow(
     version: int = 1,
     retention: Duration | None = None,
     max_concurrent_runs: int | None = None,
+    max_queued_runs: int | None = None,
     deadline: Duration | None = None,
     retry: Retry | None = None,
 ) -> Any:
     """Make a function `(ctx, input)`, async or plain, a workflow, to be started by its `name`.
 
     `name` is the function's unless said. Of several versions, new runs take the highest. At most
-    `max_concurrent_runs` are active at once, parked ones included. `retention` and `deadline` are
-    defaults for its runs, `retry` for its steps. A plain function runs in a thread and calls
-    `ctx` without `await`.
+    `max_concurrent_runs` are active at once, parked ones included; when `max_queued_runs` wait for
+    that, starts are refused. `retention` and `deadline` are defaults for its runs, `retry` for its
+    steps. A plain function runs in a thread and calls `ctx` without `await`.
     """
 
     def decorate(decorated: Callable[..., Any]) -> Workflow:
@@ -137,6 +150,7 @@ def workflow(
             max_concurrent_runs=max_concurrent_runs,
             deadline=deadline,
             retry=retry,
+            max_queued_runs=max_queued_runs,
         )
 
     return decorate if function is None else decorate(function)

@@ -16,7 +16,7 @@ import asyncpg
 
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.clock import SECOND
-from stepwell.kernel.limits import is_throttle
+from stepwell.kernel.limits import has_queue, is_throttle, refuse_if_full
 from stepwell.stores.rules import MOST_CALLED
 
 # Whether some worker could execute the run `r`; only such a run is called up, and a call that
@@ -75,6 +75,28 @@ async def file_under(
         *zip(*filed, strict=True),
     )
     return {(row[0], row[1]) for row in rows if row[2]}
+
+
+async def check_queues(db: asyncpg.Connection, change: StartRun, most: int) -> None:
+    """Raise if a queue that a new run would have to enter is full."""
+    for limit_key, capacity in change.limits:
+        shared = "SELECT true FROM limits WHERE run_id = $1 AND limit_key = $2"
+        if not has_queue(limit_key) or await db.fetchval(shared, change.id, limit_key):
+            continue
+        found = await db.fetchrow(
+            """SELECT (SELECT count(DISTINCT slot) FROM limits
+                       WHERE limit_key = $1 AND admitted AND capacity IS NOT NULL),
+                   count(*), count(*) FILTER (WHERE r.blocked_on IS NULL OR r.blocked_on = $1
+                                                 OR r.due_at <= $2)
+               FROM limits l CROSS JOIN LATERAL (
+                   SELECT blocked_on, due_at FROM runs WHERE id = l.run_id OFFSET 0) r
+               WHERE l.limit_key = $1 AND NOT l.admitted
+                 AND (r.blocked_on IS NOT NULL OR r.due_at <= $2)""",
+            limit_key,
+            change.created_at,
+        )
+        assert found is not None
+        refuse_if_full(change.definition, limit_key, capacity, most, *found)
 
 
 async def room_taken(db: asyncpg.Connection, keys: Collection[Key], now: int) -> dict[Key, int]:

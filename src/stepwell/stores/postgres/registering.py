@@ -30,13 +30,13 @@ async def register(
         await lock_names(db, {limit_name(key): True for key in names}, [])
     # In order, so that processes that start at the same time do not wait for each other in turn.
     await db.executemany(
-        """INSERT INTO versions VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)
+        """INSERT INTO versions VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
            ON CONFLICT (workspace_id, name, version) DO UPDATE SET
                kind = $4, program = $5, retention_seconds = $6, max_concurrent_runs = $7,
-               deadline_seconds = $8, revision = $9, label = $10""",
+               deadline_seconds = $8, revision = $9, label = $10, max_queued_runs = $11""",
         [
             (workspace_id, d.name, d.version, d.kind, d.program, d.retention_seconds,
-             d.max_concurrent_runs, d.deadline_seconds, d.revision, d.label)
+             d.max_concurrent_runs, d.deadline_seconds, d.revision, d.label, d.max_queued_runs)
             for d in sorted(versions, key=lambda d: (d.name, d.version))
         ],
     )  # fmt: skip

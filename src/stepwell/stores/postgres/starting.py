@@ -11,7 +11,7 @@ from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.names import no_such_run
 from stepwell.kernel.states import REPLAYED, quoted
 from stepwell.stores.postgres.columns import Columns
-from stepwell.stores.postgres.limits import file_under, wake_queued
+from stepwell.stores.postgres.limits import check_queues, file_under, wake_queued
 from stepwell.stores.postgres.pacing import absorb, pace
 from stepwell.stores.rules import (
     AWAITED_CHILD,
@@ -38,8 +38,8 @@ async def start_runs(
     db: asyncpg.Connection, found: list[tuple[int, StartRun]], done: Committed
 ) -> None:
     """Insert runs. Outcomes: the id of each, and whether it is new."""
-    if any(change.debounce for _, change in found):
-        # One after the other: each may be absorbed by the one before.
+    if any(change.debounce or change.max_queued is not None for _, change in found):
+        # One after the other: each may be absorbed by the one before, or find its queue full by it.
         for index, change in found:
             absorbed = None
             if change.debounce is not None and not await _is_known(db, change):
@@ -162,6 +162,9 @@ async def enter_limits(
             [s.id for s in children],
             [s.parent_run_id for s in children],
         )
+    for s in starts:
+        if s.max_queued is not None:
+            await check_queues(db, s, s.max_queued)
     own = await file_under(db, [(s.id, s) for s in starts])
     queued: dict[str, str] = {}
     for s in starts:
@@ -243,10 +246,10 @@ async def start_in(db: asyncpg.Connection, change: StartRun) -> tuple[str, bool]
 
     No lock on limits is taken: the caller's transaction may last, and workers would stand still.
     """
-    if change.is_paced:
+    if change.is_paced or change.max_queued is not None:
         raise InvalidInput(
-            "start(connection=…) is not for what a throttle, a debounce or a plan counts: others "
-            "would wait until the transaction ends."
+            "start(connection=…) is not for what a throttle, a debounce, a plan or max_queued_runs "
+            "counts: others would wait until the transaction ends."
         )
     new = await insert(db, [change])
     if change.id in new:

@@ -11,7 +11,7 @@ import apsw
 
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.clock import SECOND
-from stepwell.kernel.limits import is_throttle
+from stepwell.kernel.limits import has_queue, is_throttle, refuse_if_full
 from stepwell.stores.rules import MOST_CALLED
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run
 
@@ -60,6 +60,28 @@ def file_under(db: apsw.Connection, run_id: str, change: StartRun) -> list[str]:
         if found is not None and found[0]:
             own.append(limit_key)
     return own
+
+
+def check_queues(db: apsw.Connection, change: StartRun, most: int) -> None:
+    """Raise if a queue that a new run would have to enter is full."""
+    for limit_key, capacity in change.limits:
+        shared = "SELECT 1 FROM limits WHERE run_id = ? AND limit_key = ?"
+        if not has_queue(limit_key) or one(db, shared, change.id, limit_key):
+            continue
+        found = one(
+            db,
+            """SELECT (SELECT count(DISTINCT slot) FROM limits
+                       WHERE limit_key = ?1 AND admitted = 1 AND capacity IS NOT NULL),
+                   count(*), count(*) FILTER (WHERE r.blocked_on IS NULL OR r.blocked_on = ?1
+                                                 OR r.due_at <= ?2)
+               FROM limits l CROSS JOIN runs r
+               WHERE l.limit_key = ?1 AND l.admitted = 0 AND r.id = l.run_id
+                 AND (r.blocked_on IS NOT NULL OR r.due_at <= ?2)""",
+            limit_key,
+            change.created_at,
+        )
+        assert found is not None
+        refuse_if_full(change.definition, limit_key, capacity, most, *found)
 
 
 def wake_queued(db: apsw.Connection, limit_key: str, now: int, done: Committed) -> None:

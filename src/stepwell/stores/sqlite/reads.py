@@ -157,8 +157,8 @@ def version(
     row = one(
         db,
         """SELECT v.name, v.version, v.kind, v.program, v.retention_seconds,
-                  v.max_concurrent_runs,
-                  v.deadline_seconds, v.revision, coalesce(d.enabled, 1)
+                  v.max_concurrent_runs, v.deadline_seconds, v.revision, coalesce(d.enabled, 1),
+                  v.label, v.max_queued_runs
            FROM versions v LEFT JOIN definitions d
              ON d.workspace_id = v.workspace_id AND d.name = v.name
            WHERE v.workspace_id = ?1 AND v.name = ?2 AND (?3 IS NULL OR v.version = ?3)

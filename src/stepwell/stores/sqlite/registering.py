@@ -31,10 +31,10 @@ def register(
     for each in versions:
         run(
             db,
-            "INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+            "INSERT OR REPLACE INTO versions VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
             workspace_id, each.name, each.version, each.kind, each.program,
             each.retention_seconds, each.max_concurrent_runs, each.deadline_seconds,
-            each.revision, each.label,
+            each.revision, each.label, each.max_queued_runs,
         )  # fmt: skip
     for name in {each.name for each in versions}:
         key = definition_limit(workspace_id, name)

@@ -18,16 +18,16 @@ from stepwell.stores.rules import (
     dead_child,
     end_of_keeping,
 )
-from stepwell.stores.sqlite.limits import ANSWERABLE, file_under, wake_queued
+from stepwell.stores.sqlite.limits import ANSWERABLE, check_queues, file_under, wake_queued
 from stepwell.stores.sqlite.pacing import absorb, pace
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
 
 def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[tuple[str, bool]]:
     """Insert runs; the id of each, and whether it is new."""
-    if not any(change.debounce for change in starts):
+    if not any(change.debounce or change.max_queued is not None for change in starts):
         return _insert(db, starts, done)
-    # One after the other: each may be absorbed by the one before.
+    # One after the other: each may be absorbed by the one before, or find its queue full by it.
     found = []
     for change in starts:
         absorbed = None
@@ -129,6 +129,8 @@ def _enter_limits(db: apsw.Connection, change: StartRun) -> dict[str, None]:
         change.id,
         change.parent_run_id,
     )
+    if change.max_queued is not None:
+        check_queues(db, change, change.max_queued)
     own = file_under(db, change.id, change)
     if not own or change.due_at > change.created_at:
         return {}

@@ -100,3 +100,8 @@ ALTER TABLE versions ADD COLUMN label text;
 UPDATE versions SET label = (
     SELECT r.version FROM revisions r WHERE r.workspace_id = versions.workspace_id
        AND r.definition = versions.name AND r.number = versions.version);
+
+-- How many may queue when no slot is free, and who does.
+ALTER TABLE versions ADD COLUMN max_queued_runs integer;
+
+CREATE INDEX limits_wanted ON limits (limit_key) WHERE NOT admitted;
