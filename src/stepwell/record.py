@@ -86,6 +86,8 @@ class Amendment(msgspec.Struct):
     triggers: list[TriggerRecord] = []
     removed: list[TriggerRecord] = []
     deleted: bool = False
+    # How many definitions the workspace may have, if this makes one more.
+    most: int | None = None
 
 
 class Records(Protocol):

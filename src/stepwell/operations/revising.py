@@ -162,7 +162,10 @@ class Revising:
             )
 
     async def refuse_one_more(self) -> None:
-        """Raise if the plan allows no further definition."""
+        """Raise if the plan allows no further definition.
+
+        Who is overtaken by another one in this comes here again: the store counts when it writes.
+        """
         most = self._workspace.plan.definitions
         if most is not None and len(await self._records.definitions(self._id)) >= most:
             raise self._workspace.plan.refusal("definitions", most)
@@ -177,6 +180,7 @@ class Revising:
         raise Conflict("Others change this all the time; try again.", changes=[])
 
     async def amend(self, amendment: Amendment) -> DefinitionRecord:
+        amendment.most = self._workspace.plan.definitions
         self._workspace.changed(await self._records.amend(self._id, amendment))
         return amendment.definition
 

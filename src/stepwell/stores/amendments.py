@@ -10,21 +10,35 @@ from stepwell.stores.statements import Statement, as_json
 from stepwell.stores.triggers import trigger_of
 
 
-def head_of(workspace_id: str, found: DefinitionRecord) -> Statement:
+def head_of(workspace_id: str, amendment: Amendment) -> list[Statement]:
+    """The record itself; a new one only if there may be one more."""
+    found = amendment.definition
     layout = None if found.layout is None else as_json(found.layout)
     values = (
         workspace_id, found.name, found.serial, found.title, as_json(found.tags), found.enabled,
         found.hash, found.version, found.number, layout, found.created_at, found.updated_at,
     )  # fmt: skip
+    if found.serial == 1 and amendment.most is not None:
+        # Whoever else makes one waits for this row, and then counts what was made here.
+        alone = """INSERT INTO usage (key, used) VALUES ($1, 0)
+                   ON CONFLICT (key) DO UPDATE SET used = 0"""
+        sql = """INSERT INTO definitions
+                 SELECT $1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12
+                 WHERE (SELECT count(*) FROM definitions WHERE workspace_id = $1) < $13
+                 ON CONFLICT DO NOTHING"""
+        return [
+            Statement(alone, (f"definitions:{workspace_id}",)),
+            Statement(sql, (*values, amendment.most), must=True),
+        ]
     if found.serial == 1:
         sql = """INSERT INTO definitions
                  VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)
                  ON CONFLICT DO NOTHING"""
-        return Statement(sql, values, must=True)
+        return [Statement(sql, values, must=True)]
     sql = """UPDATE definitions SET serial = $3, title = $4, tags = $5, enabled = $6, hash = $7,
                  version = $8, number = $9, layout = $10, created_at = $11, updated_at = $12
              WHERE workspace_id = $1 AND name = $2 AND serial = $3 - 1"""
-    return Statement(sql, values, must=True)
+    return [Statement(sql, values, must=True)]
 
 
 def draft_of(workspace_id: str, amendment: Amendment) -> list[Statement]:

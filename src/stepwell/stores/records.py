@@ -91,7 +91,7 @@ class SqlRecords:
             statements = deletion_of(workspace_id, amendment.definition)
         else:
             statements = [
-                head_of(workspace_id, amendment.definition),
+                *head_of(workspace_id, amendment),
                 *draft_of(workspace_id, amendment),
                 *revision_of(workspace_id, amendment),
                 *triggers_of(workspace_id, amendment, self._next_place),

@@ -1,0 +1,162 @@
+"""Plans: what a workspace may have, exact whoever wants more, and each refusal says what it was."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from stepwell import Stepwell, workflow
+from stepwell.catalog import store_for
+from stepwell.errors import InvalidInput, QuotaExceeded, RateLimited, RunFailed
+from stepwell.kernel.plans import PLANS, Plan, read_plan
+from stepwell.settings import Settings
+from stepwell.testing.clock import FakeClock
+from tests.engine.support import flowing
+
+
+@workflow
+async def quick(ctx: Any, input: Any) -> Any:
+    return input
+
+
+@workflow
+async def waits(ctx: Any, input: Any) -> Any:
+    return await ctx.wait_for_event("go")
+
+
+def graph(name: str = "paced", **fields: Any) -> dict[str, Any]:
+    node = {"id": "a", "type": "transform", "config": {"value": "@input"}}
+    return {"name": name, "nodes": [node], **fields}
+
+
+def with_plan(store_url: str, clock: FakeClock, plan: Plan) -> Stepwell:
+    return Stepwell(
+        workflows=[quick, waits], store=store_for(store_url, clock), settings=Settings(plan=plan)
+    )
+
+
+def test_the_plans_are_those_of_the_table() -> None:
+    table = (Path(__file__).parents[2] / "docs/triggers.md").read_text().partition("## Plans")[2]
+    rows = [
+        [cell.strip() for cell in line.strip("|").split("|")]
+        for line in table.splitlines()
+        if line.startswith("| ") and "`free`" not in line
+    ]
+    told: dict[str, dict[str, int | None]] = {name: {} for name in ("free", "pro", "enterprise")}
+    for _, *cells, fields in rows:
+        for plan, cell in zip(told, cells, strict=True):
+            numbers = [None] if cell == "no limit" else re.findall(r"\d[\d,]*", cell)
+            for field, number in zip(re.findall("`(.+?)`", fields), numbers, strict=True):
+                told[plan][field] = None if number is None else int(number.replace(",", "").strip())
+    for name, fields in told.items():
+        assert fields | {"name": name} == msgspec.structs.asdict(PLANS[name])
+    assert set(msgspec.structs.asdict(PLANS["unlimited"]).values()) == {"unlimited", None}
+
+
+def test_a_plan_of_ones_own_is_json() -> None:
+    custom = read_plan('{"name": "ours", "runs_per_month": 7}', "STEPWELL_PLAN")
+    assert (custom.name, custom.runs_per_month, custom.definitions) == ("ours", 7, None)
+    for wrong in ("gold", '{"runs": 1}', '{"runs_per_month": "x"}', '{"definitions": -1}', "{"):
+        with pytest.raises(InvalidInput, match="STEPWELL_PLAN"):
+            read_plan(wrong, "STEPWELL_PLAN")
+
+
+async def test_definitions_are_counted_exactly_by_all_who_publish(
+    store_url: str, clock: FakeClock
+) -> None:
+    plan = Plan("small", definitions=3)
+    async with with_plan(store_url, clock, plan) as one, with_plan(store_url, clock, plan) as two:
+        found = await asyncio.gather(
+            *(sw.definitions.publish(graph(f"p{n}")) for n, sw in enumerate([one, two] * 5)),
+            *(sw.definitions.create(f"c{n}") for n, sw in enumerate([one, two] * 5)),
+            return_exceptions=True,
+        )
+        refused = [each for each in found if isinstance(each, Exception)]
+        assert {type(each) for each in refused} == {QuotaExceeded}
+        assert len(refused) == 17
+        listed = await one.definitions.list()
+        assert len(listed) == 3
+        await one.definitions.publish(graph(listed[0].name))
+        await one.definitions.delete(listed[0].name)
+        await two.definitions.publish(graph("another"))
+        with pytest.raises(QuotaExceeded):
+            await two.definitions.publish(graph("more"))
+
+
+async def test_runs_of_a_month_are_counted_exactly_by_all_who_start(
+    store_url: str, clock: FakeClock
+) -> None:
+    plan = Plan("small", runs_per_month=20)
+    async with with_plan(store_url, clock, plan) as one, with_plan(store_url, clock, plan) as two:
+        found = await asyncio.gather(
+            *(sw.start("quick", n) for n in range(20) for sw in (one, two)), return_exceptions=True
+        )
+        counted = Counter(type(each).__name__ for each in found)
+        assert counted == {"RunHandle": 20, "QuotaExceeded": 20}
+        error = next(each for each in found if isinstance(each, QuotaExceeded))
+        assert "'small' allows 20 runs" in error.message
+        clock.advance("31d")
+        assert (await one.start("quick", 1)).created, "another month has begun"
+
+
+async def test_an_idempotent_start_uses_nothing_up(store_url: str, clock: FakeClock) -> None:
+    async with with_plan(store_url, clock, Plan("tiny", runs_per_month=1)) as sw:
+        first = await sw.start("quick", 1, idempotency_key="k")
+        again = await sw.start("quick", 1, idempotency_key="k")
+        assert (again.id, again.created) == (first.id, False)
+        with pytest.raises(QuotaExceeded):
+            await sw.start("quick", 2)
+
+
+async def test_a_plan_bounds_definitions_schedules_steps_webhooks_and_concurrency(
+    store_url: str, clock: FakeClock
+) -> None:
+    plan = Plan(
+        "bounded", definitions=1, steps_per_run=3, schedule_seconds=3600, webhooks_per_minute=2,
+        concurrent_runs=1,
+    )  # fmt: skip
+    async with with_plan(store_url, clock, plan) as sw, sw.worker(lease="1h"):
+        minutely = {"id": "t", "type": "schedule", "cron": "*/5 * * * *"}
+        with pytest.raises(QuotaExceeded, match=r"every 300 s; the plan 'bounded' allows .* 3,600"):
+            await sw.definitions.publish(graph(triggers=[minutely]))
+        loop = {
+            "id": "l", "type": "loop", "config": {"until": "false", "max_iterations": 50},
+            "body": [{"id": "b", "type": "transform", "config": {"value": 1}}],
+        }  # fmt: skip
+        hook = {"id": "hook", "type": "webhook", "path": "hook", "dedupe": False}
+        await sw.definitions.publish({"name": "only", "nodes": [loop], "triggers": [hook]})
+        with pytest.raises(QuotaExceeded, match="'bounded' allows 1 definitions"):
+            await sw.definitions.publish(graph("another"))
+        with pytest.raises(QuotaExceeded):
+            await sw.definitions.create("another")
+        run = await sw.start("only")
+        with pytest.raises(RunFailed, match="as many as the plan 'bounded' allows"):
+            await run.result()
+        await sw.receive("hook")
+        await sw.receive("hook")
+        with pytest.raises(RateLimited, match="The plan 'bounded' allows 2 requests"):
+            await sw.receive("hook")
+
+
+async def test_what_a_plan_refuses_to_a_trigger_is_listed_and_no_failure(
+    store_url: str, clock: FakeClock
+) -> None:
+    async with with_plan(store_url, clock, Plan("tiny", runs_per_month=1)) as sw:
+        await sw.triggers.create("quick", "schedule", {"every": "10s"}, name="t")
+        await sw.triggers.create("quick", "event", {"event": "news"}, name="e")
+        async with sw.housekeeping(), flowing(clock, "0.5s"):
+            while len(refusals := await sw.triggers.refusals("quick/t")) < 4:
+                await asyncio.sleep(0.001)
+        assert {each.code for each in refusals} == {"quota_exceeded"}
+        assert (await sw.triggers.get("quick/t")).paused is None
+        await sw.emit("news", 1)
+        async with sw.housekeeping():
+            while not (refusals := await sw.triggers.refusals("quick/e")):
+                await asyncio.sleep(0.001)
+        assert refusals[0].code == "quota_exceeded"
