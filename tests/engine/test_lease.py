@@ -162,9 +162,9 @@ async def test_a_stopping_worker_keeps_its_lease_while_it_waits_for_its_steps(
         serving = asyncio.create_task(serve())
         run = await one.start("long")
         await entered.wait()
-        async with two.worker(lease="60s"), flowing(clock, "0.2s"):
+        async with two.worker(lease="60s"), flowing(clock, "0.05s"):
             stop.set()
-            late = clock.now() + 150_000_000
+            late = clock.now() + 90_000_000
             await eventually(lambda: clock.now() > late)
             assert [worker.alive for worker in await two.workers()] == [True, True]
             go.set()
