@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from stepwell.errors import InvalidInput
 from stepwell.kernel.codec import MAX_RESULT_BYTES
 from stepwell.kernel.durations import seconds
-from stepwell.kernel.plans import UNLIMITED, Plan, read_plan
+from stepwell.kernel.plans import NO_PLAN, Plan, read_plan
 
 # Variables that commands of nodes need to work at all, besides LC_…. Whatever else this process
 # was given, keys and passwords among it, is none of their business.
@@ -41,7 +41,7 @@ class Settings:
     # STEPWELL_SECRET_KEY_FILE: a file with such keys instead; on SQLite there is one by the store.
     secret_key_file: str | None = None
     # STEPWELL_PLAN: how much the workspace may have: free, pro, enterprise, or JSON.
-    plan: Plan = UNLIMITED
+    plan: Plan = NO_PLAN
     # STEPWELL_MAX_RUNS: how many runs of the workspace are active at once; more are queued.
     max_runs: int | None = None
     # STEPWELL_MAX_RUNS_PER_USER: the same for each user who starts some.

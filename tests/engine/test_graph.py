@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell import RunFailed, Stepwell, workflow
-from stepwell.engine.graph_program import Interpreter
+from stepwell.engine.graph_program import Budget, Interpreter
 from stepwell.engine.node_call import NodeCall
 from stepwell.errors import NonRetryable
 from stepwell.graph.check import check
@@ -121,7 +121,7 @@ def graph(nodes: list[Any], edges: Any = (), **fields: Any) -> Any:
 
     @workflow(name="graph")
     async def body(ctx: Any, input: Any) -> Any:
-        budget = (definition.policy.max_steps, "its policy")
+        budget = Budget(definition.policy.max_steps, "its policy", {})
         interpreter = Interpreter(ctx, KINDS, HOST, budget=budget)
         return await interpreter.run(plan, Scope({"input": input, "trigger": {}, "run": {}}))
 

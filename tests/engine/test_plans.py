@@ -13,11 +13,11 @@ import pytest
 
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
-from stepwell.errors import InvalidInput, QuotaExceeded, RateLimited, RunFailed
+from stepwell.errors import InvalidInput, QuotaExceeded, RateLimited, RunFailed, StepwellError
 from stepwell.kernel.plans import PLANS, Plan, read_plan
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
-from tests.engine.support import flowing
+from tests.engine.support import flowing, until, until_code
 
 
 @workflow
@@ -114,34 +114,95 @@ async def test_an_idempotent_start_uses_nothing_up(store_url: str, clock: FakeCl
             await sw.start("quick", 2)
 
 
-async def test_a_plan_bounds_definitions_schedules_steps_webhooks_and_concurrency(
+LOOP = {
+    "id": "l", "type": "loop", "config": {"until": "false", "max_iterations": 50},
+    "body": [{"id": "b", "type": "transform", "config": {"value": 1}}],
+}  # fmt: skip
+HOOK = {"id": "hook", "type": "webhook", "path": "hook", "dedupe": False}
+
+
+def names(error: StepwellError, limit: str, value: int) -> None:
+    """Each refusal names limit, value and plan, in its message and in its details."""
+    assert f"{value:,}" in error.message
+    assert "'bounded'" in error.message
+    assert error.details["plan"] == "bounded"
+    assert (error.details["limit"], error.details["value"]) == (limit, value)
+
+
+async def test_a_plan_bounds_definitions(store_url: str, clock: FakeClock) -> None:
+    async with with_plan(store_url, clock, Plan("bounded", definitions=1)) as sw:
+        await sw.definitions.publish(graph("only"))
+        for more in (sw.definitions.publish(graph("another")), sw.definitions.create("another")):
+            with pytest.raises(QuotaExceeded, match="allows 1 definitions") as refused:
+                await more
+            names(refused.value, "definitions", 1)
+
+
+async def test_a_plan_bounds_how_often_schedules_fire(store_url: str, clock: FakeClock) -> None:
+    async with with_plan(store_url, clock, Plan("bounded", schedule_seconds=3600)) as sw:
+        often = {"id": "t", "type": "schedule", "cron": "*/5 * * * *"}
+        with pytest.raises(QuotaExceeded, match=r"every 300 s; the plan 'bounded' allows .* 3,600"):
+            await sw.definitions.publish(graph(triggers=[often]))
+
+
+async def test_a_plan_bounds_runs_of_a_month(store_url: str, clock: FakeClock) -> None:
+    async with with_plan(store_url, clock, Plan("bounded", runs_per_month=2)) as sw:
+        await sw.start_many([{"definition": "quick"}, {"definition": "quick"}])
+        with pytest.raises(QuotaExceeded, match="allows 2 runs in") as refused:
+            await sw.start("quick")
+        names(refused.value, "runs_per_month", 2)
+
+
+async def test_a_plan_bounds_runs_that_are_active(store_url: str, clock: FakeClock) -> None:
+    plan = Plan("bounded", concurrent_runs=2)
+    async with with_plan(store_url, clock, plan) as sw, sw.worker(lease="1h"):
+        runs = [await sw.start("waits") for _ in range(3)]
+        for run in runs[:2]:
+            await until(sw, run.id, "waiting")
+        await until_code(sw, runs[2].id, "slot")
+        assert (await sw.explain(runs[2].id)).details["capacity"] == 2
+        await sw.cancel(runs[0].id)
+        await until(sw, runs[2].id, "waiting")
+
+
+async def test_a_plan_bounds_the_nodes_that_a_run_executes(
     store_url: str, clock: FakeClock
 ) -> None:
-    plan = Plan(
-        "bounded", definitions=1, steps_per_run=3, schedule_seconds=3600, webhooks_per_minute=2,
-        concurrent_runs=1,
-    )  # fmt: skip
+    plan = Plan("bounded", steps_per_run=3)
     async with with_plan(store_url, clock, plan) as sw, sw.worker(lease="1h"):
-        minutely = {"id": "t", "type": "schedule", "cron": "*/5 * * * *"}
-        with pytest.raises(QuotaExceeded, match=r"every 300 s; the plan 'bounded' allows .* 3,600"):
-            await sw.definitions.publish(graph(triggers=[minutely]))
-        loop = {
-            "id": "l", "type": "loop", "config": {"until": "false", "max_iterations": 50},
-            "body": [{"id": "b", "type": "transform", "config": {"value": 1}}],
-        }  # fmt: skip
-        hook = {"id": "hook", "type": "webhook", "path": "hook", "dedupe": False}
-        await sw.definitions.publish({"name": "only", "nodes": [loop], "triggers": [hook]})
-        with pytest.raises(QuotaExceeded, match="'bounded' allows 1 definitions"):
-            await sw.definitions.publish(graph("another"))
-        with pytest.raises(QuotaExceeded):
-            await sw.definitions.create("another")
+        await sw.definitions.publish({"name": "only", "nodes": [LOOP]})
         run = await sw.start("only")
-        with pytest.raises(RunFailed, match="as many as the plan 'bounded' allows"):
+        with pytest.raises(RunFailed, match="3 nodes, as many as the plan 'bounded' allows"):
             await run.result()
+        assert (await sw.get_run(run.id)).error.type == "step_budget_exceeded"
+
+
+async def test_a_plan_bounds_requests_to_webhooks(store_url: str, clock: FakeClock) -> None:
+    async with with_plan(store_url, clock, Plan("bounded", webhooks_per_minute=2)) as sw:
+        await sw.definitions.publish(graph("only", triggers=[HOOK]))
         await sw.receive("hook")
         await sw.receive("hook")
         with pytest.raises(RateLimited, match="The plan 'bounded' allows 2 requests"):
             await sw.receive("hook")
+
+
+async def test_a_limit_of_nothing_allows_nothing(store_url: str, clock: FakeClock) -> None:
+    nothing = Plan("bounded", definitions=0)
+    async with with_plan(store_url, clock, nothing) as sw:
+        with pytest.raises(QuotaExceeded) as refused:
+            await sw.definitions.publish(graph())
+        names(refused.value, "definitions", 0)
+    for limit in ("runs_per_month", "concurrent_runs"):
+        async with with_plan(store_url, clock, Plan("bounded", **{limit: 0})) as sw:
+            with pytest.raises(QuotaExceeded) as refused:
+                await sw.start("quick")
+            names(refused.value, limit, 0)
+            assert (await sw.list_runs()).items == []
+    nothing = Plan("bounded", steps_per_run=0)
+    async with with_plan(store_url, clock, nothing) as sw, sw.worker(lease="1h"):
+        await sw.definitions.publish(graph())
+        with pytest.raises(RunFailed, match="0 nodes, as many as the plan 'bounded' allows"):
+            await (await sw.start("paced")).result()
 
 
 async def test_what_a_plan_refuses_to_a_trigger_is_listed_and_no_failure(

@@ -15,7 +15,7 @@ from stepwell.kernel.durations import seconds
 from stepwell.kernel.limits import user_limit, workspace_limit
 from stepwell.kernel.names import bounded, check_text
 from stepwell.kernel.pacing import FIELDS, Debounce, Quota, Throttle, faults_of, longest_wait
-from stepwell.kernel.plans import UNLIMITED, Plan
+from stepwell.kernel.plans import NO_PLAN, Plan
 
 
 class Bounds(msgspec.Struct, frozen=True):
@@ -23,12 +23,14 @@ class Bounds(msgspec.Struct, frozen=True):
 
     max_retention_seconds: float
     max_bytes: int
-    plan: Plan = UNLIMITED
+    plan: Plan = NO_PLAN
     max_runs: int | None = None
     max_runs_per_user: int | None = None
 
     def concurrent(self, most: int | None) -> int | None:
         """How many runs of a definition are active at once, if its own limit is that."""
+        if self.plan.concurrent_runs == 0:  # one that queued would do so for ever
+            raise self.plan.refusal("concurrent_runs", "runs at the same time")
         return min((n for n in (most, self.plan.concurrent_runs) if n is not None), default=None)
 
     def limits(self, workspace_id: str, user: str | None) -> list[tuple[str, int]]:
@@ -48,8 +50,9 @@ class Bounds(msgspec.Struct, frozen=True):
         if most is None:
             return None
         month = f"{moment(now):%Y-%m}"
-        said = self.plan.sentence(f"runs in {month}", most)
-        return Quota(f"runs:{workspace_id}/{month}", most, said)
+        said = self.plan.sentence("runs_per_month", f"runs in {month}")
+        facts = self.plan.facts("runs_per_month")
+        return Quota(f"runs:{workspace_id}/{month}", most, said, facts)
 
 
 def with_policy(

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Collection, Mapping
 from functools import partial
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 from stepwell.engine.branches import all_of, race
 from stepwell.engine.context import Context
@@ -59,6 +59,14 @@ class Executable(Protocol):
     def act(self) -> Callable[[Any], Awaitable[Any]]: ...
 
 
+class Budget(NamedTuple):
+    """How many nodes a run may execute, who says so, and the details of a refusal."""
+
+    most: int
+    says_so: str
+    facts: Mapping[str, Any]
+
+
 class _Returned(BaseException):
     """A return node ends the run, from wherever it stands."""
 
@@ -72,13 +80,13 @@ class Interpreter:
 
     def __init__(
         self, context: Context, kinds: Mapping[str, Executable], host: NodeHost, *,
-        budget: tuple[int, str], retry: Retry = ONCE, plugged_in: Collection[str] = (),
+        budget: Budget, retry: Retry = ONCE, plugged_in: Collection[str] = (),
     ) -> None:  # fmt: skip
         self.context = context
         self._kinds = kinds
         self._host = host
         # How many nodes it may execute, and who says so.
-        self._max_steps, self._says_so = budget
+        self._budget = budget
         self._steps = 0
         self._retry = retry
         self._plugged_in = plugged_in
@@ -99,10 +107,11 @@ class Interpreter:
     async def execute(self, node: PlanNode, key: str, scope: Scope) -> Any:
         """Execute a node once; its output."""
         self._steps += 1
-        if self._steps > self._max_steps:
+        if self._steps > self._budget.most:
             raise StepBudgetExceeded(
-                f"The run has executed {self._max_steps:,} nodes, as many as {self._says_so} "
-                "allows."
+                f"The run has executed {self._budget.most:,} nodes, as many as "
+                f"{self._budget.says_so} allows.",
+                **self._budget.facts,
             )
         if node.type == "condition":
             return holds(node.conditions["expression"], scope)

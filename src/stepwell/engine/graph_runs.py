@@ -10,13 +10,13 @@ import msgspec
 
 from stepwell.engine.asking import answer_of
 from stepwell.engine.context import Context
-from stepwell.engine.graph_program import ONCE, Interpreter
+from stepwell.engine.graph_program import ONCE, Budget, Interpreter
 from stepwell.engine.node_call import NodeHost
 from stepwell.engine.revisions import Revision, Revisions
 from stepwell.graph.scope import Scope
 from stepwell.kernel.changes import ClaimedRun
 from stepwell.kernel.clock import moment
-from stepwell.kernel.plans import UNLIMITED
+from stepwell.kernel.plans import NO_PLAN
 from stepwell.kernel.plans import Plan as WorkspacePlan
 from stepwell.kernel.programs import GRAPH_PROGRAM, graph_program, needs_of
 from stepwell.kernel.retry import Retry
@@ -28,9 +28,7 @@ class GraphProgram:
     program = GRAPH_PROGRAM
     retry: Retry | None = None
 
-    def __init__(
-        self, revisions: Revisions, host: NodeHost, plan: WorkspacePlan = UNLIMITED
-    ) -> None:
+    def __init__(self, revisions: Revisions, host: NodeHost, plan: WorkspacePlan = NO_PLAN) -> None:
         self._revisions = revisions
         self._host = host
         self._plan = plan
@@ -66,12 +64,13 @@ class GraphProgram:
         )
         return await interpreter.run(plan, scope)
 
-    def _budget(self, most: int) -> tuple[int, str]:
-        """How many nodes a run may execute, and who says so."""
+    def _budget(self, most: int) -> Budget:
+        """How many nodes a run may execute."""
         allowed = self._plan.steps_per_run
         if allowed is not None and allowed < most:
-            return allowed, f"the plan {self._plan.name!r}"
-        return most, "its policy"
+            plan = f"the plan {self._plan.name!r}"
+            return Budget(allowed, plan, self._plan.facts("steps_per_run"))
+        return Budget(most, "its policy", {"limit": "max_steps", "value": most})
 
     async def _revision(self, claimed: ClaimedRun) -> Revision:
         assert claimed.revision is not None

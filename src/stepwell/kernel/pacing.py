@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from stepwell.errors import InvalidDuration
+from stepwell.errors import InvalidDuration, QuotaExceeded
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.durations import seconds
 
@@ -46,6 +46,11 @@ class Quota(msgspec.Struct, frozen=True):
     key: str
     most: int
     message: str
+    # Of the refusal: which limit of which plan it is, and its value.
+    facts: dict[str, Any]
+
+    def refusal(self) -> QuotaExceeded:
+        return QuotaExceeded(self.message, **self.facts)
 
 
 def put_off(debounce: Debounce, now: int, first_at: int, due_at: int | None) -> int | None:

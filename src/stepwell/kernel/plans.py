@@ -25,22 +25,26 @@ class Plan(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     webhooks_per_minute: int | None = None
     concurrent_runs: int | None = None
 
-    def refusal(self, what: str, limit: int) -> QuotaExceeded:
-        """What is said to whoever wants more than that."""
-        return QuotaExceeded(self.sentence(what, limit), plan=self.name, limit=limit)
+    def facts(self, limit: str) -> dict[str, Any]:
+        """What the details of every refusal by this plan have: the limit, its value, the plan."""
+        return {"plan": self.name, "limit": limit, "value": getattr(self, limit)}
 
-    def sentence(self, what: str, limit: int) -> str:
-        return f"The plan {self.name!r} allows {limit:,} {what}, and they are used up."
+    def sentence(self, limit: str, what: str) -> str:
+        """What is said to whoever wants more of this than the plan has."""
+        return f"The plan {self.name!r} allows {getattr(self, limit):,} {what}, and has no more."
+
+    def refusal(self, limit: str, what: str) -> QuotaExceeded:
+        return QuotaExceeded(self.sentence(limit, what), **self.facts(limit))
 
 
-UNLIMITED = Plan("unlimited")
+NO_PLAN = Plan("unlimited")
 PLANS = {
     plan.name: plan
     for plan in (
         Plan("free", 3, 50, 10, 4_000, 100_000, 3600, 5, 1),
         Plan("pro", 20, 1_000, 50, 16_000, 1_000_000, 300, 30, 5),
         Plan("enterprise", None, 10_000, 200, 64_000, 10_000_000, 60, 100, 20),
-        UNLIMITED,
+        NO_PLAN,
     )
 }
 

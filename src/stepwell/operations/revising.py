@@ -168,7 +168,7 @@ class Revising:
         """
         most = self._workspace.plan.definitions
         if most is not None and len(await self._records.definitions(self._id)) >= most:
-            raise self._workspace.plan.refusal("definitions", most)
+            raise self._workspace.plan.refusal("definitions", "definitions")
 
     async def persist(self, attempt: Callable[[], Awaitable[T]]) -> T:
         """Try until nobody else is faster."""

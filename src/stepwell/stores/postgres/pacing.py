@@ -10,7 +10,6 @@ from collections.abc import Collection, Iterable, Sequence
 
 import asyncpg
 
-from stepwell.errors import QuotaExceeded
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.pacing import put_off
 from stepwell.stores.postgres.limits import file_under, wake_queued
@@ -106,4 +105,4 @@ async def pace(db: asyncpg.Connection, created: Sequence[StartRun]) -> None:
                 quota.most,
             )
             if used is None:
-                raise QuotaExceeded(quota.message, limit=quota.most)
+                raise quota.refusal()

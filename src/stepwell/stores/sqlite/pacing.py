@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import apsw
 
-from stepwell.errors import QuotaExceeded
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.pacing import put_off
 from stepwell.stores.sqlite.limits import file_under, wake_queued
@@ -79,4 +78,4 @@ def pace(db: apsw.Connection, change: StartRun) -> None:
             quota.most,
         )
         if db.changes() == 0:
-            raise QuotaExceeded(quota.message, limit=quota.most)
+            raise quota.refusal()
