@@ -161,6 +161,9 @@ async def test_a_plan_bounds_runs_that_are_active(store_url: str, clock: FakeClo
             await until(sw, run.id, "waiting")
         await until_code(sw, runs[2].id, "slot")
         assert (await sw.explain(runs[2].id)).details["capacity"] == 2
+        assert "the plan" in (await sw.explain(runs[2].id)).message
+        async with with_plan(store_url, clock, plan):  # knows of no limit of the definition's own
+            assert (await sw.explain(runs[2].id)).code == "slot"
         await sw.cancel(runs[0].id)
         await until(sw, runs[2].id, "waiting")
 

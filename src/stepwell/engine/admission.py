@@ -12,7 +12,7 @@ from stepwell.graph.definition import Definition
 from stepwell.graph.pacing import key_value
 from stepwell.kernel.clock import SECOND, moment
 from stepwell.kernel.durations import seconds
-from stepwell.kernel.limits import user_limit, workspace_limit
+from stepwell.kernel.limits import plan_limit, user_limit, workspace_limit
 from stepwell.kernel.names import bounded, check_text
 from stepwell.kernel.pacing import FIELDS, Debounce, Quota, Throttle, faults_of, longest_wait
 from stepwell.kernel.plans import NO_PLAN, Plan
@@ -27,15 +27,14 @@ class Bounds(msgspec.Struct, frozen=True):
     max_runs: int | None = None
     max_runs_per_user: int | None = None
 
-    def concurrent(self, most: int | None) -> int | None:
-        """How many runs of a definition are active at once, if its own limit is that."""
-        if self.plan.concurrent_runs == 0:  # one that queued would do so for ever
-            raise self.plan.refusal("concurrent_runs", "runs at the same time")
-        return min((n for n in (most, self.plan.concurrent_runs) if n is not None), default=None)
-
-    def limits(self, workspace_id: str, user: str | None) -> list[tuple[str, int]]:
+    def limits(self, workspace_id: str, definition: str, user: str | None) -> list[tuple[str, int]]:
         """Limits beside those of the definition, with how many are active at once."""
         found = []
+        most = self.plan.concurrent_runs
+        if most == 0:  # one that queued would do so for ever
+            raise self.plan.refusal("concurrent_runs", "runs at the same time")
+        if most is not None:
+            found.append((plan_limit(workspace_id, definition), most))
         if user is not None:
             check_text(user, "user")
             if self.max_runs_per_user is not None:

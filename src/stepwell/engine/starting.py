@@ -15,7 +15,7 @@ from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, check_deadline, seconds
 from stepwell.kernel.gates import SIGNALS
 from stepwell.kernel.ids import Ids
-from stepwell.kernel.limits import definition_limit, key_limit
+from stepwell.kernel.limits import definition_limit, has_queue, key_limit
 from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_text
 from stepwell.kernel.pacing import faulty_priority
 from stepwell.kernel.programs import code_program
@@ -158,17 +158,17 @@ class Starter:
         # The highest version decides for all of them, as far as it is known here.
         best = self._known.get(definition, row)
         best = best if best.version > row.version else row
-        most = self._bounds.concurrent(best.max_concurrent_runs)
+        most = best.max_concurrent_runs
         if most is not None:
             limits.append((definition_limit(self._workspace_id, definition), most))
-        limits += self._bounds.limits(self._workspace_id, user)
+        limits += self._bounds.limits(self._workspace_id, definition, user)
         check_count(concurrency_limit, "concurrency_limit")
         if concurrency_key is not None:
             check_text(concurrency_key, "concurrency_key")
             limits.append((key_limit(self._workspace_id, concurrency_key), concurrency_limit))
         if max_queued_runs is not None:
             check_count(max_queued_runs, "max_queued_runs", least=0)
-            if most is None and concurrency_key is None:
+            if not any(has_queue(key) for key, _ in limits):
                 raise InvalidInput("max_queued_runs is for what has to wait for slots of a limit.")
         else:
             max_queued_runs = best.max_queued_runs

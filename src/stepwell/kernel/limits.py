@@ -19,6 +19,7 @@ def describe_limit(limit_key: str) -> str:
     name = rest.partition("/")[2]
     return {
         "definition": f"runs of {name!r}",
+        "plan": f"runs of {name!r} that the plan allows",
         "user": f"runs of the user {name!r}",
         "workspace": "runs of the workspace",
     }.get(kind, f"runs with the key {name!r}")
@@ -31,12 +32,17 @@ def is_throttle(limit_key: str) -> bool:
 
 def has_queue(limit_key: str) -> bool:
     """Whether the queue of the limit is bounded by `max_queued_runs` of whoever enters it."""
-    return limit_key.startswith(("definition:", "key:"))
+    return limit_key.startswith(("definition:", "plan:", "key:"))
 
 
 def key_limit(workspace_id: str, concurrency_key: str) -> str:
     """The limit of a `concurrency_key`."""
     return f"key:{workspace_id}/{concurrency_key}"
+
+
+def plan_limit(workspace_id: str, definition: str) -> str:
+    """The limit of the plan on runs of a definition, whatever that says of itself."""
+    return f"plan:{workspace_id}/{definition}"
 
 
 def user_limit(workspace_id: str, user: str) -> str:
