@@ -62,21 +62,16 @@ CREATE INDEX buckets_by_age ON buckets (full_at);
 
 ALTER TABLE runs ADD COLUMN paced_by text COLLATE "C";
 
-CREATE INDEX runs_paced ON runs (paced_by, id) WHERE paced_by IS NOT NULL AND status = 'pending';
-
--- How long a turn counts, if the limit is a throttle.
-ALTER TABLE limits ADD COLUMN period bigint;
+CREATE INDEX runs_paced ON runs (paced_by, id) WHERE paced_by IS NOT NULL;
 
 CREATE TABLE turns (
     key text COLLATE "C" NOT NULL,
-    place bigint NOT NULL,
     at bigint NOT NULL,
     run_id text COLLATE "C" NOT NULL,
     over_at bigint NOT NULL,
-    PRIMARY KEY (key, place)
+    PRIMARY KEY (key, at, run_id)
 );
 
-CREATE INDEX turns_of_late ON turns (key, at, place);
 CREATE INDEX turns_by_age ON turns (over_at);
 
 CREATE TABLE absorbed (
@@ -100,8 +95,3 @@ ALTER TABLE versions ADD COLUMN label text;
 UPDATE versions SET label = (
     SELECT r.version FROM revisions r WHERE r.workspace_id = versions.workspace_id
        AND r.definition = versions.name AND r.number = versions.version);
-
--- How many may queue when no slot is free, and who does.
-ALTER TABLE versions ADD COLUMN max_queued_runs integer;
-
-CREATE INDEX limits_wanted ON limits (limit_key) WHERE NOT admitted;

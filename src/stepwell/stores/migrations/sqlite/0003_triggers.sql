@@ -7,10 +7,8 @@
 -- with the place it has in its workspace, until its runs are started in the transaction that says
 -- it is not. `refusals` are firings that started nothing. `buckets` say when each of them will be
 -- full again; whoever takes something out of one puts that off. `turns` are when throttled runs
--- have begun, until when that counts, and their places in the order of those of one key: how many
--- there were of late is the last place less the first that counts. `usage` is what was used of
--- quotas. `paced_by` is the debounce of a run; `absorbed` are the starts that it stands for beside
--- its own.
+-- begin, and until when that counts; `usage` is what was used of quotas. `paced_by` names what a
+-- run was put off by; `absorbed` are the starts that a debounced run stands for beside its own.
 
 CREATE TABLE triggers (
     workspace_id TEXT NOT NULL,
@@ -69,21 +67,16 @@ CREATE INDEX buckets_by_age ON buckets (full_at);
 
 ALTER TABLE runs ADD COLUMN paced_by TEXT;
 
-CREATE INDEX runs_paced ON runs (paced_by, id) WHERE paced_by IS NOT NULL AND status = 'pending';
-
--- How long a turn counts, if the limit is a throttle.
-ALTER TABLE limits ADD COLUMN period INTEGER;
+CREATE INDEX runs_paced ON runs (paced_by, id) WHERE paced_by IS NOT NULL;
 
 CREATE TABLE turns (
     key TEXT NOT NULL,
-    place INTEGER NOT NULL,
     at INTEGER NOT NULL,
     run_id TEXT NOT NULL,
     over_at INTEGER NOT NULL,
-    PRIMARY KEY (key, place)
+    PRIMARY KEY (key, at, run_id)
 ) WITHOUT ROWID;
 
-CREATE INDEX turns_of_late ON turns (key, at, place);
 CREATE INDEX turns_by_age ON turns (over_at);
 
 CREATE TABLE absorbed (
@@ -107,8 +100,3 @@ ALTER TABLE versions ADD COLUMN label TEXT;
 UPDATE versions SET label = (
     SELECT r.version FROM revisions r WHERE r.workspace_id = versions.workspace_id
        AND r.definition = versions.name AND r.number = versions.version);
-
--- How many may queue when no slot is free, and who does.
-ALTER TABLE versions ADD COLUMN max_queued_runs INTEGER;
-
-CREATE INDEX limits_wanted ON limits (limit_key) WHERE admitted = 0;
