@@ -141,8 +141,13 @@ async def test_a_plan_bounds_definitions(store_url: str, clock: FakeClock) -> No
 async def test_a_plan_bounds_how_often_schedules_fire(store_url: str, clock: FakeClock) -> None:
     async with with_plan(store_url, clock, Plan("bounded", schedule_seconds=3600)) as sw:
         often = {"id": "t", "type": "schedule", "cron": "*/5 * * * *"}
-        with pytest.raises(QuotaExceeded, match=r"every 300 s; the plan 'bounded' allows .* 3,600"):
+        with pytest.raises(
+            QuotaExceeded, match=r"every 300 s; the plan 'bounded' allows .* 3,600"
+        ) as refused:
             await sw.definitions.publish(graph(triggers=[often]))
+        names(refused.value, "schedule_seconds", 3600)
+        (problem,) = (await sw.definitions.validate(graph(triggers=[often]))).problems
+        assert (problem.path, problem.code) == ("triggers[0]", "quota_exceeded")
 
 
 async def test_a_plan_bounds_runs_of_a_month(store_url: str, clock: FakeClock) -> None:
@@ -185,8 +190,9 @@ async def test_a_plan_bounds_requests_to_webhooks(store_url: str, clock: FakeClo
         await sw.definitions.publish(graph("only", triggers=[HOOK]))
         await sw.receive("hook")
         await sw.receive("hook")
-        with pytest.raises(RateLimited, match="The plan 'bounded' allows 2 requests"):
+        with pytest.raises(RateLimited, match="The plan 'bounded' allows 2 requests") as refused:
             await sw.receive("hook")
+        names(refused.value, "webhooks_per_minute", 2)
 
 
 async def test_a_limit_of_nothing_allows_nothing(store_url: str, clock: FakeClock) -> None:

@@ -13,6 +13,7 @@ from stepwell.engine.starting import Starter
 from stepwell.errors import (
     DefinitionDisabled,
     InvalidInput,
+    QueueFull,
     QuotaExceeded,
     RateLimited,
     StepwellError,
@@ -31,7 +32,10 @@ from stepwell.trigger import TriggerType
 log = logging.getLogger("stepwell.firing")
 
 # Why nothing was started although nothing is wrong: these are no failures of the trigger.
-REFUSED = (DefinitionDisabled.code, TriggerDisabled.code, QuotaExceeded.code, RateLimited.code)
+REFUSED = tuple(
+    each.code
+    for each in (DefinitionDisabled, TriggerDisabled, QuotaExceeded, QueueFull, RateLimited)
+)
 MAX_MESSAGE = 1000
 # Configs that are kept as they were read.
 MAX_READ = 1000

@@ -119,9 +119,10 @@ class Receiver:
             await self._take(f"webhook:{self._workspace_id}/{trigger.id}", rate, "This webhook")
         if (most := self._plan.webhooks_per_minute) is not None:
             if most < 1:
-                raise self._plan.refusal("webhook requests per minute", most)
+                raise self._plan.refusal("webhooks_per_minute", "webhook requests per minute")
             bucket = f"webhooks:{self._workspace_id}/{trigger.definition}"
-            await self._take(bucket, Rate(most, 60), f"The plan {self._plan.name!r}")
+            facts = self._plan.facts("webhooks_per_minute")
+            await self._take(bucket, Rate(most, 60), f"The plan {self._plan.name!r}", **facts)
         return await self._start(trigger, delivery)
 
     async def _start(self, trigger: TriggerRecord, delivery: Delivery) -> Received:
@@ -167,7 +168,7 @@ class Receiver:
                 )
         return [known[name] for name in names]
 
-    async def _take(self, bucket: str, rate: Rate, who: str) -> None:
+    async def _take(self, bucket: str, rate: Rate, who: str, **facts: Any) -> None:
         now = self._clock.now()
         # Another rate is another bucket: it does not have to wait until the old one is full.
         bucket = f"{bucket}:{rate.limit}/{rate.seconds:g}"
@@ -180,8 +181,9 @@ class Receiver:
             raise RateLimited(
                 f"{who} allows {rate.limit:,} requests in {rate.seconds:g} s. Try again in "
                 f"{math.ceil(wait / SECOND)} s.",
-                limit=rate.limit, period=rate.seconds, retry_after=wait / SECOND,
-            )  # fmt: skip
+                **({"limit": rate.limit, "period": rate.seconds} | facts),
+                retry_after=wait / SECOND,
+            )
 
 
 def _is_strangers(error: StepwellError) -> bool:

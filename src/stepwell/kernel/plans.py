@@ -63,6 +63,8 @@ def read_plan(text: str, what: str) -> Plan:
         plan = msgspec.convert(found, type=Plan)
     except msgspec.DecodeError as error:
         raise InvalidInput(f"{what} is no plan: {error}.") from error
+    if plan.name in PLANS:
+        raise InvalidInput(f"{what}: {plan.name!r} is a plan already; call yours otherwise.")
     for name in Plan.__struct_fields__[1:]:
         value = getattr(plan, name)
         if value is not None and value < 0:

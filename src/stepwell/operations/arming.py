@@ -11,6 +11,7 @@ import msgspec
 
 from stepwell.errors import QuotaExceeded, TriggerExists, TriggerInvalid
 from stepwell.graph.definition import Definition
+from stepwell.graph.problems import Problem
 from stepwell.graph.triggers import COMMON
 from stepwell.kernel.names import show
 from stepwell.kernel.plans import Plan
@@ -71,13 +72,34 @@ def _schedule(record: TriggerRecord, workspace: Workspace) -> Schedule | None:
 
 def _refuse_too_often(record: TriggerRecord, schedule: Schedule, plan: Plan) -> None:
     """Raise if the times of a schedule are closer than the plan allows."""
-    least = plan.schedule_seconds
-    if least is not None and schedule.shortest_interval() < least:
-        raise QuotaExceeded(
-            f"The trigger {record.name!r} fires every {schedule.shortest_interval():g} s; the plan "
-            f"{plan.name!r} allows a schedule every {least:,} s.",
-            plan=plan.name, limit=least,
-        )  # fmt: skip
+    if said := _too_often(record.name, schedule, plan):
+        raise QuotaExceeded(said, **plan.facts("schedule_seconds"))
+
+
+def _too_often(name: str, schedule: Schedule, plan: Plan) -> str | None:
+    least, apart = plan.schedule_seconds, schedule.shortest_interval()
+    if least is None or apart >= least:
+        return None
+    return (
+        f"The trigger {name!r} fires every {apart:g} s; the plan {plan.name!r} allows a schedule "
+        f"every {least:,} s."
+    )
+
+
+def beyond_plan(definition: Definition, workspace: Workspace) -> list[Problem]:
+    """What of a definition, which is right as such, the plan does not allow."""
+    found = []
+    for index, trigger in enumerate(definition.triggers):
+        kind = type_named(workspace.types().triggers, trigger["type"])
+        config = kind.valid(_config_of(trigger), definition.timezone)
+        schedule = kind.schedule(config, definition.timezone, 0)
+        if schedule and (said := _too_often(trigger["id"], schedule, workspace.plan)):
+            found.append(Problem(f"triggers[{index}]", QuotaExceeded.code, said))
+    return found
+
+
+def _config_of(trigger: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: trigger[key] for key in trigger if key not in COMMON}
 
 
 def refuse_past(record: TriggerRecord) -> None:
@@ -141,7 +163,7 @@ class Following:
         """The record of a trigger that stands in the document."""
         fields: dict[str, Any] = {
             "type": trigger["type"], "origin": "document", "timezone": definition.timezone,
-            "config": {key: trigger[key] for key in trigger if key not in COMMON},
+            "config": _config_of(trigger),
         }  # fmt: skip
         if "enabled" in trigger:  # else it stays as somebody has left it
             fields["enabled"] = trigger["enabled"]

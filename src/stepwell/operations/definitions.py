@@ -18,6 +18,7 @@ from stepwell.graph.documents import Checked, as_text, etag_of, valid
 from stepwell.kernel.codec import encode
 from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, RevisionRecord
+from stepwell.operations.arming import beyond_plan
 from stepwell.operations.drafts import Drafts, labels
 from stepwell.operations.revising import MAX_AUTHOR, check_flag, check_words
 from stepwell.operations.syncing import Syncing
@@ -108,7 +109,13 @@ class Definitions(Drafts, Syncing):
 
     async def validate(self, document: Any) -> Checked:
         """What a document says, and everything that is wrong with it."""
-        return await self._revising.check(document)
+        found = await self._revising.check(document)
+        if found.ok and found.definition is not None:
+            beyond = beyond_plan(found.definition, self._workspace)
+            found = msgspec.structs.replace(
+                found, problems=[*found.problems, *beyond], ok=not beyond
+            )
+        return found
 
     # -- what is no revision -------------------------------------------------------------
 
