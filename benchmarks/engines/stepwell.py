@@ -144,6 +144,21 @@ class StepwellEngine:
     async def parked(self) -> int:
         return await self._count("status = 'waiting'")
 
+    async def settled(self) -> None:
+        """Return once the server has cleaned up after what was written, as it does each minute."""
+        if self._options.store == "postgres":
+            await self._count("true")
+
+            async def cleaned() -> bool:
+                return await self._reader.fetchval(
+                    """SELECT last_autovacuum IS NOT NULL AND NOT EXISTS (
+                           SELECT FROM pg_stat_activity WHERE backend_type = 'autovacuum worker')
+                       FROM pg_stat_user_tables
+                       WHERE schemaname = 'stepwell' AND relname = 'runs'"""
+                )
+
+            await poll(cleaned, 1.0)
+
     async def unfinished(self) -> int:
         return await self._count("status IN ('pending', 'running', 'waiting')")
 

@@ -173,8 +173,11 @@ async def _lock(
         await lock_names(db, names, ending)
         names = {}
         if events:
-            waits = await waiting.waiting_for(db, events)
-            run_ids.update(run_id for found in waits.values() for run_id, _, _ in found)
+            # On its own an event locks them as it finds them; others have more to put in order.
+            alone = not (run_ids or debounced or ending)
+            waits = await waiting.waiting_for(db, events, locking=alone)
+            if not alone:
+                run_ids.update(run_id for found in waits.values() for run_id, _, _ in found)
         if debounced:
             run_ids.update(await pacing.absorbing(db, debounced))
     locked = await lock(db, names, run_ids, ending) if names or run_ids else {}

@@ -174,8 +174,21 @@ async def send_signals(
 Waits = dict[str, list[tuple[str, str, str | None]]]
 
 
-async def waiting_for(db: asyncpg.Connection, changes: Sequence[EmitEvent]) -> Waits:
-    """Open waits that may match these events."""
+_FOUND = """SELECT g.number, w.run_id, w.key, w.match
+            FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[])
+                AS g (number, workspace_id, event, term)
+            CROSS JOIN LATERAL (
+                SELECT run_id, key, match FROM waits
+                WHERE workspace_id = g.workspace_id AND event = g.event AND term = g.term
+                  AND ended_at IS NULL OFFSET 0) w"""
+_FOUND_AND_LOCKED = f"""SELECT f.* FROM ({_FOUND} ORDER BY w.run_id) f CROSS JOIN LATERAL (
+                            SELECT FROM runs WHERE id = f.run_id FOR NO KEY UPDATE) r"""
+
+
+async def waiting_for(
+    db: asyncpg.Connection, changes: Sequence[EmitEvent], *, locking: bool = False
+) -> Waits:
+    """Open waits that may match these events; `locking` their runs, in order, on the way."""
     places = [
         (number, change.workspace_id, change.type, term)
         for number, change in enumerate(changes)
@@ -183,13 +196,7 @@ async def waiting_for(db: asyncpg.Connection, changes: Sequence[EmitEvent]) -> W
     ]
     found: Waits = {}
     for number, *wait in await db.fetch(
-        """SELECT g.number, w.run_id, w.key, w.match
-           FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[])
-               AS g (number, workspace_id, event, term)
-           CROSS JOIN LATERAL (
-               SELECT run_id, key, match FROM waits
-               WHERE workspace_id = g.workspace_id AND event = g.event AND term = g.term
-                 AND ended_at IS NULL OFFSET 0) w""",
+        _FOUND_AND_LOCKED if locking else _FOUND,
         *zip(*places, strict=True),
     ):
         found.setdefault(changes[number].id, []).append((wait[0], wait[1], wait[2]))

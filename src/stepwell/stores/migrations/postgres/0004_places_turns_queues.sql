@@ -36,3 +36,8 @@ CREATE INDEX turns_by_age ON turns (over_at);
 ALTER TABLE versions ADD COLUMN max_queued_runs integer;
 
 CREATE INDEX limits_wanted ON limits (limit_key) WHERE NOT admitted;
+
+-- Claims pass over what is dead at the beginning of their index. Of many finished runs a fifth, as is
+-- the default, would be too long to wait for: 200,000 of them made a claim take 5 ms instead of 1.
+ALTER TABLE runs SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000);
+ALTER TABLE waits SET (autovacuum_vacuum_scale_factor = 0.01, autovacuum_vacuum_threshold = 5000);
