@@ -280,33 +280,36 @@ async def _load(db: asyncpg.Connection, rows: list[Any], now: int) -> list[Claim
         if run.nudge or run.fence > 1 or row[13] is not None
     }
     if known:
-        await _load_journals(db, {id_: run for id_, run in known.items() if not run.nudge})
-        await _load_waits(db, known, now)
+        await _load_known(db, known, now)
     return runs
 
 
-async def _load_journals(db: asyncpg.Connection, runs: dict[str, ClaimedRun]) -> None:
-    if not runs:
-        return
-    for row in await db.fetch(
-        """SELECT run_id, key, seq, position, kind, status, attempts, output, error, started_at,
-                  completed_at FROM steps WHERE run_id = ANY($1)""",
-        list(runs),
-    ):
-        runs[row[0]].journal.append(JournalRow(*row[1:]))
+async def _load_known(db: asyncpg.Connection, runs: dict[str, ClaimedRun], now: int) -> None:
+    """Load the waits of runs, and the journals of those that the worker does not hold yet.
 
-
-async def _load_waits(db: asyncpg.Connection, runs: dict[str, ClaimedRun], now: int) -> None:
+    In one trip: whoever was woken waits for it. Columns of waits stand where entries of the
+    journal have some of the same kind.
+    """
     # A wait whose time has come ends here and now, so that no later event can end it too.
-    for row in await db.fetch(
+    for run_id, is_wait, ended_at, *row in await db.fetch(
         """WITH ended AS (
                UPDATE waits SET ended_at = due_at
                WHERE run_id = ANY($1) AND due_at <= $2 AND ended_at IS NULL)
-           SELECT run_id, key, seq, kind, due_at, child_run_id, created_at,
+           SELECT run_id, false, NULL, key, seq, position, kind, status, attempts, output, error,
+                  started_at, completed_at
+           FROM steps WHERE run_id = ANY($3)
+           UNION ALL
+           SELECT run_id, true,
                   CASE WHEN ended_at IS NULL AND due_at <= $2 THEN due_at ELSE ended_at END,
-                  result
+                  key, seq, NULL, kind, NULL, NULL, child_run_id, result, created_at, due_at
            FROM waits WHERE run_id = ANY($1)""",
         list(runs),
         now,
+        [run.id for run in runs.values() if not run.nudge],
     ):
-        runs[row[0]].waits.append(WaitRow(*row[1:]))
+        if is_wait:
+            key, seq, _, kind, _, _, child, result, created_at, due_at = row
+            wait = WaitRow(key, seq, kind, due_at, child, created_at, ended_at, result)
+            runs[run_id].waits.append(wait)
+        else:
+            runs[run_id].journal.append(JournalRow(*row))
