@@ -10,6 +10,7 @@ import pytest
 
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
+from stepwell.engine import outbox
 from stepwell.errors import InvalidInput, StepwellError, TriggerDisabled, TriggerExists
 from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import EventRecord
@@ -250,6 +251,28 @@ async def test_several_that_deliver_start_no_run_twice(store_url: str, clock: Fa
         )
         await delivered(processes[0])
         assert sorted(each["n"] for each in await inputs(processes[0])) == list(range(200))
+
+
+async def test_no_commit_is_so_long_that_others_wait_for_it(
+    world: World, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "MOST_STARTS", 5)
+    async with world([heard]) as sw:
+        for n in range(3):
+            await sw.triggers.create("heard", "event", {"event": "news"}, name=f"t{n}")
+        for n in range(10):
+            await sw.emit("news", {"n": n})
+        fire, sizes = sw.store.triggers.fire, []
+
+        async def measured(workspace_id: str, firings: Any, starts: Any, *more: Any) -> Any:
+            sizes.append(len(starts))
+            return await fire(workspace_id, firings, starts, *more)
+
+        monkeypatch.setattr(sw.store.triggers, "fire", measured)
+        async with sw.housekeeping():
+            await delivered(sw)
+        assert [each["n"] for each in await inputs(sw)] == [n for n in range(10) for _ in range(3)]
+    assert sizes == [6] * 5, "an event is delivered whole"
 
 
 async def test_a_trigger_can_be_fired_by_hand(world: World) -> None:

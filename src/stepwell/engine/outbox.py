@@ -16,8 +16,8 @@ from stepwell.kernel.changes import StartRun
 from stepwell.kernel.records import EventRecord, TriggerRecord
 from stepwell.store import Store
 
-# How many events share a commit.
-BATCH = 100
+# How many events, and how many runs of theirs, share a commit; all runs of one event do.
+BATCH, MOST_STARTS = 100, 500
 
 
 class Outbox:
@@ -54,12 +54,16 @@ class Outbox:
     async def _deliver(self, events: Sequence[tuple[int, EventRecord]], apart: bool) -> None:
         listening = await self._listening([event for _, event in events])
         volley = Volley(self._firer, self._clock.now(), apart=apart)
+        done: list[str] = []
         for place, event in events:
+            if len(volley.starts) >= MOST_STARTS:
+                break
+            done.append(event.id)
             for trigger in listening.get(event.type, ()):
                 # One from before the trigger was made or enabled is none of its business.
                 if trigger.place is None or place > trigger.place:
                     await volley.start(trigger, self._start(trigger, event))
-        await volley.commit([event.id for _, event in events])
+        await volley.commit(done)
 
     async def _listening(self, events: Sequence[EventRecord]) -> dict[str, list[TriggerRecord]]:
         types = list(dict.fromkeys(event.type for event in events))
