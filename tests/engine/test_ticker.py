@@ -224,6 +224,20 @@ async def test_a_change_beside_the_schedule_loses_no_tick(world: World, clock: F
         assert len(await ticks(sw, "report")) == 2, "the tick that was overdue"
 
 
+@pytest.mark.parametrize("change", [{"misfire": "latest"}, {"grace": "10m"}, {"limit": 3}])
+async def test_what_is_to_become_of_missed_times_can_be_changed_when_one_is_due(
+    world: World, clock: FakeClock, change: dict[str, Any]
+) -> None:
+    async with world([tick]) as sw:
+        made = await sw.triggers.create("tick", "schedule", {"cron": "* * * * *"}, name="t")
+        clock.advance("61s")
+        await sw.triggers.update("tick/t", {"cron": "* * * * *", **change})
+        async with sw.housekeeping():
+            await caught_up(sw)
+        assert made.next_at is not None
+        assert moment(made.next_at).isoformat() in await ticks(sw)
+
+
 async def test_what_was_published_before_there_were_triggers_is_armed_when_published_again(
     world: World,
 ) -> None:

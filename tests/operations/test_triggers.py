@@ -6,8 +6,11 @@ import asyncio
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
-from stepwell.errors import InvalidDefinition, TriggerExists, TriggerNotFound
+from stepwell.errors import InvalidDefinition, QuotaExceeded, TriggerExists, TriggerNotFound
+from stepwell.kernel.plans import Plan
+from stepwell.settings import Settings
 from tests.conftest import World
 
 
@@ -67,3 +70,26 @@ async def test_a_trigger_that_is_not_there_is_not_found(world: World, name: str)
         await sw.definitions.publish(hooks(a="x"))
         with pytest.raises(TriggerNotFound):
             await sw.triggers.get(name)
+
+
+async def test_what_a_smaller_plan_no_longer_allows_can_be_disabled(world: World) -> None:
+    async with world([]) as sw:
+        await sw.definitions.publish(hooks())
+        await sw.triggers.create("hooked", "schedule", {"every": "1m"}, name="often")
+    smaller = Settings(plan=Plan("smaller", schedule_seconds=3600))
+    async with world([], settings=smaller) as sw:
+        found = await sw.triggers.disable("hooked/often")
+        assert (found.enabled, found.next_at) == (False, None)
+        with pytest.raises(QuotaExceeded):
+            await sw.triggers.enable("hooked/often")
+
+
+async def test_a_trigger_that_this_process_cannot_read_can_be_disabled(world: World) -> None:
+    async with world([]) as sw:
+        await sw.definitions.publish(hooks())
+        made = await sw.triggers.create("hooked", "event", {"event": "news"}, name="newer")
+        newer = replace(made, config={**made.config, "invented": "later"}, serial=2)
+        await sw.store.triggers.put("default", newer)
+        await sw.triggers.disable("hooked/newer")
+        found = await sw.triggers.get("hooked/newer")
+        assert (found.enabled, found.event, found.config) == (False, "news", newer.config)

@@ -87,6 +87,12 @@ class Schedule(msgspec.Struct, frozen=True):
         given = {field: config[field] for field in FIELDS if config.get(field) is not None}
         return cls(**given, zone=zone, anchor=anchor)
 
+    def has_times_of(self, other: Schedule) -> bool:
+        """Whether it has the same ticks, whatever each does about those that are missed."""
+        return (self.cron, self.every, self.at, self.zone, self.anchor) == (
+            other.cron, other.every, other.at, other.zone, other.anchor
+        )  # fmt: skip
+
     def next_after(self, at: int) -> int | None:
         """The first tick that is later than `at`."""
         return next(self._after(at), None)

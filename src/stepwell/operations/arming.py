@@ -42,7 +42,7 @@ def armed(
 ) -> TriggerRecord:
     """The record with what the store looks for: its event, its path, its next time.
 
-    `before` is what it was; a schedule that is the same has its next time still, be it overdue.
+    `before` is what it was; a schedule with the same times has its next one still, be it overdue.
     """
     kind = type_named(workspace.types().triggers, record.type)
     config = kind.valid(record.config, record.timezone)
@@ -51,8 +51,9 @@ def armed(
     if schedule is not None:
         _refuse_too_often(record, schedule, workspace.plan)
         next_at = schedule.next_after(workspace.clock.now())
-        if before is not None and before.active and schedule == _schedule(before, workspace):
-            next_at = before.next_at
+        if before is not None and before.active:
+            was = _schedule(before, workspace)
+            next_at = before.next_at if was and schedule.has_times_of(was) else next_at
     path = kind.path(config)
     if path == "":  # one that nobody can guess, and that stays
         path = record.path or secrets.token_urlsafe(PATH_BYTES)
@@ -196,7 +197,16 @@ def renewed(after: TriggerRecord, before: TriggerRecord, workspace: Workspace) -
     anew = not before.active or after.type != before.type
     if anew or after.config.get("every") != before.config.get("every"):
         after = msgspec.structs.replace(after, since=now)
-    after = armed(after, workspace, before)
+    if not after.enabled and _tells(after) == _tells(before):
+        # One that is only switched off need not be fit for anything, nor known to this process.
+        after = msgspec.structs.replace(after, next_at=None)
+    else:
+        after = armed(after, workspace, before)
     if anew or after.event != before.event:
         after = msgspec.structs.replace(after, place=None)
     return after
+
+
+def _tells(record: TriggerRecord) -> tuple[Any, ...]:
+    """What says when a trigger fires, and for what."""
+    return record.type, record.timezone, record.config
