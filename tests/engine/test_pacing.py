@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
@@ -86,6 +87,30 @@ async def test_a_start_that_a_debounced_run_stands_for_is_not_made_again(
             again = await sw.start("quick", n, debounce=debounce, idempotency_key=str(n))
             assert (again.id, again.created) == (first.id, False)
         assert (await sw.start("quick", 3, debounce=debounce, idempotency_key="3")).created
+
+
+@pytest.mark.parametrize("at_work", [True, False])
+async def test_a_start_that_a_debounced_run_stood_for_is_not_made_again_without_the_debounce(
+    world: World, clock: FakeClock, at_work: bool
+) -> None:
+    async with world([quick]) as sw:
+        debounce = {"wait": "5s"}
+        first, *_ = [
+            await sw.start("quick", n, debounce=debounce, idempotency_key=str(n)) for n in range(3)
+        ]
+        async with AsyncExitStack() as stack:
+            if at_work:
+                await stack.enter_async_context(sw.worker(lease="1h"))
+                clock.advance("5s")
+                await first.result()
+            for n in range(3):
+                again = await sw.start("quick", n, idempotency_key=str(n))
+                assert (again.id, again.created) == (first.id, False)
+            found = await sw.start_many(
+                [{"definition": "quick", "idempotency_key": str(n)} for n in (1, 3, 2)]
+            )
+            assert [each.created for each in found] == [False, True, False]
+            assert found[0].id == found[2].id == first.id
 
 
 async def test_a_debounced_run_is_of_the_version_that_its_last_input_is_for(

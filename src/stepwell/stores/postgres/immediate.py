@@ -35,7 +35,9 @@ async def start_and_take(
                     CASE WHEN taken THEN NULL ELSE $18::bigint END,
                     CASE WHEN taken THEN $2 END, CASE WHEN taken THEN $2 END,
                     CASE WHEN taken THEN $16 ELSE $19::bigint END, $20, $21
-                FROM chance ON CONFLICT DO NOTHING RETURNING owner IS NOT NULL AS taken
+                FROM chance WHERE NOT EXISTS (SELECT FROM absorbed WHERE workspace_id = $3
+                                                 AND definition = $7 AND idempotency_key = $11)
+                ON CONFLICT DO NOTHING RETURNING owner IS NOT NULL AS taken
             )
             SELECT (SELECT taken FROM run), {LEASED}, {NEXT_AT}""",
         ask.worker_id, ask.now, ask.workspace_id, ask.programs, change.id, change.input,

@@ -83,7 +83,10 @@ async def _start_runs(
 
 
 async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]:
-    """Insert the runs that are not there yet; the ids of those that were inserted."""
+    """Insert the runs that are not there yet; the ids of those that were inserted.
+
+    A key that came to a debounced run is there too, whether or not this start is debounced.
+    """
     # Two batches with the same idempotency keys must come to them in the same order.
     ordered = sorted(starts, key=lambda s: (s.definition, s.idempotency_key or ""))
     rows = await db.fetch(
@@ -99,7 +102,11 @@ async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]
                limited, idempotency_key, concurrency_key, concurrency_limit, parent_run_id,
                forked_from, key_base, created_at, deadline_at, expires_at, retention_seconds,
                revision, trigger
-           FROM given ON CONFLICT DO NOTHING RETURNING id""",
+           FROM given g WHERE (
+               SELECT true FROM stepwell.absorbed a WHERE a.workspace_id = g.workspace_id
+                  AND a.definition = g.definition AND a.idempotency_key = g.idempotency_key
+               ) IS NULL -- not as a join, which would change the order
+           ON CONFLICT DO NOTHING RETURNING id""",
         *_STARTS.pack(
             [
                 (
@@ -125,7 +132,9 @@ async def earlier(db: asyncpg.Connection, starts: Sequence[StartRun]) -> dict[st
         """SELECT g.id, coalesce(
                (SELECT r.id FROM stepwell.runs r WHERE r.id = g.id),
                (SELECT r.id FROM stepwell.runs r WHERE r.workspace_id = g.workspace_id
-                   AND r.definition = g.definition AND r.idempotency_key = g.idempotency_key))
+                   AND r.definition = g.definition AND r.idempotency_key = g.idempotency_key),
+               (SELECT a.run_id FROM stepwell.absorbed a WHERE a.workspace_id = g.workspace_id
+                   AND a.definition = g.definition AND a.idempotency_key = g.idempotency_key))
            FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
                AS g (id, workspace_id, definition, idempotency_key)""",
         *zip(

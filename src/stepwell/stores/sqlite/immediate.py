@@ -39,8 +39,10 @@ def start_and_take(db: apsw.Connection, change: StartRun, ask: ClaimRuns) -> Cla
                priority, owner, fence, idempotency_key, concurrency_key, concurrency_limit,
                key_base, created_at, started_at, claimed_at, deadline_at, expires_at,
                retention_seconds, revision, trigger)
-           VALUES (?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, 1, ?8, ?9, ?10, ?11, ?12, ?13, ?13,
-                   ?14, ?14, ?15, ?16, ?17)""",
+           SELECT ?1, ?2, ?3, ?4, ?5, 'running', ?6, ?7, 1, ?8, ?9, ?10, ?11, ?12, ?13, ?13,
+               ?14, ?14, ?15, ?16, ?17
+           WHERE NOT EXISTS (SELECT 1 FROM absorbed WHERE workspace_id = ?2 AND definition = ?3
+                                AND idempotency_key = ?8)""",
         change.id, change.workspace_id, change.definition, change.version, change.program,
         change.priority, ask.worker_id, change.idempotency_key, change.concurrency_key,
         change.concurrency_limit, change.key_base, change.created_at, ask.now,

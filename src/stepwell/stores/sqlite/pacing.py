@@ -7,7 +7,36 @@ import apsw
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.pacing import put_off
 from stepwell.stores.sqlite.limits import file_under, wake_queued
-from stepwell.stores.sqlite.rows import all_rows, one, run
+from stepwell.stores.sqlite.rows import all_rows, one, pack, run
+
+
+def any_absorbed(db: apsw.Connection, starts: list[StartRun]) -> bool:
+    """Whether debounced runs have taken over some of these starts before."""
+    keys = [
+        (change.workspace_id, change.definition, change.idempotency_key)
+        for change in starts
+        if change.idempotency_key is not None
+    ]
+    found = keys and one(
+        db,
+        """SELECT 1 FROM json_each(?) g JOIN absorbed a ON a.workspace_id = g.value ->> 0
+              AND a.definition = g.value ->> 1 AND a.idempotency_key = g.value ->> 2 LIMIT 1""",
+        pack(keys),
+    )
+    return bool(found)
+
+
+def absorbed_by(db: apsw.Connection, change: StartRun) -> str | None:
+    """The debounced run that has taken over this start before."""
+    found = change.idempotency_key is not None and one(
+        db,
+        """SELECT run_id FROM absorbed
+           WHERE workspace_id = ? AND definition = ? AND idempotency_key = ?""",
+        change.workspace_id,
+        change.definition,
+        change.idempotency_key,
+    )
+    return found[0] if found else None
 
 
 def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str, bool] | None:
@@ -15,14 +44,6 @@ def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str,
     debounce = change.debounce
     assert debounce is not None
     start = (change.workspace_id, change.definition, change.idempotency_key)
-    earlier = one(
-        db,
-        """SELECT run_id FROM absorbed
-           WHERE workspace_id = ? AND definition = ? AND idempotency_key = ?""",
-        *start,
-    )
-    if earlier is not None:
-        return earlier[0], False
     found = one(
         db,
         """SELECT id, created_at, due_at, blocked_on FROM runs

@@ -19,19 +19,22 @@ from stepwell.stores.rules import (
     end_of_keeping,
 )
 from stepwell.stores.sqlite.limits import ANSWERABLE, check_queues, file_under, wake_queued
-from stepwell.stores.sqlite.pacing import absorb, pace
+from stepwell.stores.sqlite.pacing import absorb, absorbed_by, any_absorbed, pace
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
 
 
 def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[tuple[str, bool]]:
     """Insert runs; the id of each, and whether it is new."""
-    if not any(change.debounce or change.max_queued is not None for change in starts):
+    apart = any(change.debounce or change.max_queued is not None for change in starts)
+    if not apart and not any_absorbed(db, starts):
         return _insert(db, starts, done)
     # One after the other: each may be absorbed by the one before, or find its queue full by it.
     found = []
     for change in starts:
         absorbed = None
-        if change.debounce is not None and not _is_known(db, change):
+        if (earlier := absorbed_by(db, change)) is not None:
+            absorbed = earlier, False
+        elif change.debounce is not None and not _is_known(db, change):
             absorbed = absorb(db, change, done)
         found.append(absorbed or _insert(db, [change], done)[0])
     return found
