@@ -10,15 +10,21 @@ import pytest
 
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
-from stepwell.engine import outbox
-from stepwell.errors import InvalidInput, StepwellError, TriggerDisabled, TriggerExists
+from stepwell.engine import outbox, volley
+from stepwell.errors import (
+    InvalidInput,
+    StepwellError,
+    StoreUnavailable,
+    TriggerDisabled,
+    TriggerExists,
+)
 from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import EventRecord
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
 from stepwell.triggers.event import Event
 from tests.conftest import World
-from tests.engine.support import until
+from tests.engine.support import flowing, until
 
 
 @workflow
@@ -273,6 +279,33 @@ async def test_no_commit_is_so_long_that_others_wait_for_it(
             await delivered(sw)
         assert [each["n"] for each in await inputs(sw)] == [n for n in range(10) for _ in range(3)]
     assert sizes == [6] * 5, "an event is delivered whole"
+
+
+async def test_an_event_whose_runs_are_too_large_for_one_commit_starts_them_in_several(
+    world: World, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(volley, "MOST_BYTES", 2500)
+    async with world([heard]) as sw:
+        for n in range(7):
+            await sw.triggers.create("heard", "event", {"event": "news"}, name=f"t{n}")
+        for n in range(2):
+            await sw.emit("news", {"n": n, "much": "x" * 1000})
+        fire, sizes = sw.store.triggers.fire, []
+
+        async def failing(workspace_id: str, firings: Any, starts: Any, *more: Any) -> Any:
+            sizes.append(len(starts))
+            if len(sizes) == 3:
+                raise StoreUnavailable("It is away for a moment.")
+            return await fire(workspace_id, firings, starts, *more)
+
+        monkeypatch.setattr(sw.store.triggers, "fire", failing)
+        async with sw.housekeeping(), flowing(clock):
+            await delivered(sw)
+        assert sizes == [3, 3, 1, 3, 3, 1, 3, 3, 1]
+        found = (await sw.list_runs(definition="heard", limit=100)).items
+        assert [run.input["n"] for run in reversed(found)] == [0] * 7 + [1] * 7
+        for trigger in await sw.triggers.list("heard"):
+            assert (await sw.get_run(trigger.last_run_id)).trigger["id"] == trigger.id
 
 
 async def test_a_trigger_can_be_fired_by_hand(world: World) -> None:

@@ -16,7 +16,8 @@ from stepwell.kernel.changes import StartRun
 from stepwell.kernel.records import EventRecord, TriggerRecord
 from stepwell.store import Store
 
-# How many events, and how many runs of theirs, share a commit; all runs of one event do.
+# How many events, and how many runs of theirs, share a commit; an event is never divided, unless
+# its runs are very large.
 BATCH, MOST_STARTS = 100, 500
 
 
@@ -56,7 +57,7 @@ class Outbox:
         volley = Volley(self._firer, self._clock.now(), apart=apart)
         done: list[str] = []
         for place, event in events:
-            if len(volley.starts) >= MOST_STARTS:
+            if len(volley.starts) >= MOST_STARTS or volley.is_large:
                 break
             done.append(event.id)
             for trigger in listening.get(event.type, ()):

@@ -11,13 +11,17 @@ from stepwell.errors import StepwellError, StoreUnavailable
 from stepwell.kernel.changes import StartRun
 from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
 
+# How large the inputs may be that share a commit.
+MOST_BYTES = 16 * 2**20
+
 
 class Volley:
     """Runs to be started, and what becomes of the triggers that start them.
 
     If the store will not have one of the runs, it has none of the volley. Then the same is done
     with the runs `apart`, each in a commit of its own, so that one that is refused is alone in it:
-    their keys make them the same runs, however often it comes to this.
+    their keys make them the same runs, however often it comes to this. For the same reason runs
+    whose inputs are too large for one commit may be started before the rest is written.
     """
 
     def __init__(self, firer: Firer, now: int, *, apart: bool) -> None:
@@ -28,6 +32,9 @@ class Volley:
         self._after: dict[str, TriggerRecord] = {}
         self._refusals: dict[tuple[str, str, str], RefusalRecord] = {}
         self.starts: list[StartRun] = []
+        self._bytes = 0
+        # Whether it was too large for one commit: nothing more should be added then.
+        self.is_large = False
 
     def state(self, trigger: TriggerRecord) -> TriggerRecord:
         """The record of a trigger as it will be."""
@@ -52,9 +59,23 @@ class Volley:
         except StepwellError as error:
             self.refuse(trigger, error)
             return
+        self.put(trigger, fired(self.state(trigger), run_id, self._now))
         if not self._apart:
             self.starts.append(start)
-        self.put(trigger, fired(self.state(trigger), run_id, self._now))
+            self._bytes += len(start.input)
+            if self._bytes >= MOST_BYTES:
+                await self._start_these()
+
+    async def _start_these(self) -> None:
+        """Start the runs that there are so far; what else there is comes later."""
+        done = await self._firer.commit([], self.starts)
+        names = {
+            start.id: run_id for start, (run_id, _) in zip(self.starts, done.outcomes, strict=True)
+        }
+        for id, after in self._after.items():
+            if (found := names.get(after.last_run_id or "")) is not None:
+                self._after[id] = msgspec.structs.replace(after, last_run_id=found)
+        self.starts, self._bytes, self.is_large = [], 0, True
 
     def refuse(self, trigger: TriggerRecord, error: StepwellError) -> None:
         """Say that a trigger could start no run, in its record too."""
