@@ -21,6 +21,7 @@ from stepwell.errors import (
     StoreUnavailable,
     TriggerInvalid,
 )
+from stepwell.kernel.clock import SECOND
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
 from tests.engine.support import Gate, eventually
@@ -213,6 +214,22 @@ async def test_a_rate_that_was_raised_helps_at_once(world: World) -> None:
             await sw.receive(path)
         with pytest.raises(RateLimited):
             await sw.receive(path)
+
+
+async def test_a_rate_does_not_last_longer_because_the_clock_was_set_back(
+    world: World, clock: FakeClock
+) -> None:
+    async with world([told]) as sw:
+        path = await hook(sw, rate="2/10s", dedupe=False)
+        for _ in range(2):
+            await sw.receive(path, body=b"{}")
+        with pytest.raises(RateLimited):
+            await sw.receive(path, body=b"{}")
+        clock._now -= 3600 * SECOND
+        assert (await sw.receive(path, body=b"{}")).created
+        with pytest.raises(RateLimited) as refused:
+            await sw.receive(path, body=b"{}")
+        assert refused.value.details["retry_after"] == 5
 
 
 async def test_a_rate_is_a_bucket_that_holds_as_many_and_fills_evenly(

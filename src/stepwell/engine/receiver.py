@@ -172,10 +172,10 @@ class Receiver:
         now = self._clock.now()
         # Another rate is another bucket: it does not have to wait until the old one is full.
         bucket = f"{bucket}:{rate.limit}/{rate.seconds:g}"
-        wait = max(self._empty.get(bucket, 0) - now, 0)
-        if not wait:
+        wait, period = self._empty.get(bucket, 0) - now, int(rate.seconds * SECOND)
+        if not 0 < wait <= period:  # it is not empty for longer, unless the clock was set back
             self._empty.pop(bucket, None)
-            wait = await self._triggers.take(bucket, rate.limit, int(rate.seconds * SECOND), now)
+            wait = await self._triggers.take(bucket, rate.limit, period, now)
         if wait:
             self._empty[bucket] = now + wait
             raise RateLimited(

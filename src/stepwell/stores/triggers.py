@@ -9,6 +9,7 @@ import msgspec
 
 from stepwell.errors import Overtaken
 from stepwell.kernel.changes import Committed, StartRun
+from stepwell.kernel.clock import SECOND
 from stepwell.kernel.records import EventRecord, Firing, RefusalRecord, TriggerRecord
 from stepwell.stores.statements import Statement, Statements, as_json
 
@@ -20,6 +21,8 @@ _REFUSAL = "id, trigger_id, code, message, refused_at, count"
 _EDITED = [name for name in _FIELDS if name not in ("id", "last_fired_at", "last_run_id")]
 # What firing changes.
 _FATE = ("next_at", "last_fired_at", "last_run_id", "last_error", "failures", "paused")
+# Clocks of processes that are less apart than this are taken to be the same.
+_SET_BACK = 60 * SECOND
 
 
 class SqlTriggers:
@@ -160,7 +163,11 @@ class SqlTriggers:
         each = max(period // limit, 1)
         # What is missing in the bucket comes back one by one: it is full again at `full_at`.
         now_at, step, room = (f"CAST(${number} AS bigint)" for number in (2, 3, 4))
-        full = f"CASE WHEN buckets.full_at > {now_at} THEN buckets.full_at ELSE {now_at} END"
+        # One that will be full later than any can be was used before the clock was set back: what
+        # has come back to it since is not known, and it is taken to be one.
+        full = f"""CASE WHEN buckets.full_at > {now_at} + {room} + {_SET_BACK}
+                        THEN {now_at} + {room} - {step}
+                        WHEN buckets.full_at > {now_at} THEN buckets.full_at ELSE {now_at} END"""
         take = f"""INSERT INTO buckets (key, full_at) VALUES ($1, {now_at} + {step})
                    ON CONFLICT (key) DO UPDATE SET full_at = {full} + {step}
                    WHERE {full} + {step} <= {now_at} + {room}"""
