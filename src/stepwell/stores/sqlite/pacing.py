@@ -19,7 +19,7 @@ def any_absorbed(db: apsw.Connection, starts: list[StartRun]) -> bool:
     ]
     found = keys and one(
         db,
-        """SELECT 1 FROM json_each(?) g JOIN absorbed a ON a.workspace_id = g.value ->> 0
+        """SELECT 1 FROM json_each(?) g CROSS JOIN absorbed a ON a.workspace_id = g.value ->> 0
               AND a.definition = g.value ->> 1 AND a.idempotency_key = g.value ->> 2 LIMIT 1""",
         pack(keys),
     )
