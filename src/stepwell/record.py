@@ -13,6 +13,7 @@ import msgspec
 
 from stepwell.graph.definition import Definition
 from stepwell.kernel.changes import Committed, SendSignal, StartRun
+from stepwell.kernel.clock import SECOND
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.programs import GRAPH_PROGRAM
 from stepwell.kernel.records import (
@@ -72,6 +73,25 @@ def graph_version(
     )
 
 
+class Paces(msgspec.Struct, frozen=True):
+    """What a definition says of how many, for runs of it that are queued already."""
+
+    concurrency_limit: int | None
+    throttle_limit: int | None
+    # In microseconds.
+    throttle_period: int | None
+
+
+def graph_paces(definition: Definition) -> Paces:
+    """What a definition that is data says of it."""
+    concurrency, throttle = definition.policy.concurrency, definition.policy.throttle
+    return Paces(
+        None if concurrency is None else concurrency.limit,
+        None if throttle is None else throttle.limit,
+        None if throttle is None else int(seconds(throttle.per) * SECOND),
+    )
+
+
 class Amendment(msgspec.Struct):
     """A change of a definition and all that belongs to it, made at once or not at all."""
 
@@ -81,6 +101,7 @@ class Amendment(msgspec.Struct):
     document: str | None = None
     revision: RevisionRecord | None = None
     version: VersionRow | None = None
+    paces: Paces | None = None
     proposal: ProposalRecord | None = None
     # Triggers that are new or were changed, and those that are to go.
     triggers: list[TriggerRecord] = []

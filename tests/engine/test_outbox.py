@@ -7,6 +7,7 @@ from contextlib import AsyncExitStack
 from typing import Any
 
 import pytest
+from msgspec.structs import replace
 
 from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
@@ -18,6 +19,7 @@ from stepwell.errors import (
     TriggerDisabled,
     TriggerExists,
 )
+from stepwell.kernel.clock import SECOND
 from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import EventRecord
 from stepwell.settings import Settings
@@ -357,3 +359,29 @@ async def test_a_document_cannot_take_over_what_was_made_by_hand(world: World) -
         await sw.definitions.publish(document | {"triggers": [other | {"id": "theirs"}]})
         await sw.definitions.publish(document)
         assert await sw.triggers.list() == [await sw.triggers.get(made.id)]
+
+
+async def test_an_event_for_a_newer_version_is_left_to_it_and_not_for_ever(
+    world: World, clock: FakeClock
+) -> None:
+    async with world([heard]) as sw:
+        made = await sw.triggers.create("heard", "event", {"event": "news"}, name="newer")
+        await sw.triggers.create("heard", "event", {"event": "other"}, name="known")
+        newer = replace(made, config={**made.config, "invented": "later"}, serial=2, place=0)
+        await sw.store.triggers.put("default", newer)
+        await sw.emit("other", {"n": 1})
+        await sw.emit("news", {"n": 2})
+        await sw.emit("other", {"n": 3})
+        async with sw.housekeeping():
+            while not await inputs(sw):
+                await asyncio.sleep(0.001)
+            async with flowing(clock, "1s"):
+                begin = clock.now()
+                while clock.now() < begin + 60 * SECOND:
+                    await asyncio.sleep(0.001)
+                assert [each["n"] for each in await inputs(sw)] == [1], "in order"
+                assert await sw.triggers.refusals("heard/newer") == []
+                await delivered(sw)
+        assert [each["n"] for each in await inputs(sw)] == [1, 3]
+        (refusal,) = await sw.triggers.refusals("heard/newer")
+        assert refusal.code == "trigger_invalid"

@@ -190,3 +190,35 @@ async def test_a_throttle_is_exact_whoever_starts_and_whoever_works(
     assert len(at) == 24
     for first, sixth in zip(at, at[5:], strict=False):
         assert sixth - first >= 10 * SECOND
+
+
+@pytest.mark.parametrize(
+    ("before", "after", "most"),
+    [
+        ({"throttle": {"limit": 1, "per": "1h"}}, {"throttle": {"limit": 100, "per": "1s"}}, 4),
+        ({"throttle": {"limit": 1, "per": "1h"}}, {}, 4),
+        ({"concurrency": {"key": "@input.k", "limit": 1}},
+         {"concurrency": {"key": "@input.k", "limit": 3}}, 3),
+        ({"concurrency": {"key": "@input.k", "limit": 1}}, {}, 4),
+    ],
+)  # fmt: skip
+async def test_what_is_published_counts_for_runs_that_are_queued(
+    world: World, clock: FakeClock, before: Any, after: Any, most: int
+) -> None:
+    def graph(policy: Any) -> dict[str, Any]:
+        wait = {"id": "a", "type": "delay", "config": {"duration": "30d"}}
+        return {"name": "g", "policy": policy, "nodes": [wait]}
+
+    async with world([]) as sw:
+        await sw.definitions.publish(graph(before))
+        runs = [await sw.start("g", {"k": "x" * 300}) for _ in range(4)]
+        async with sw.worker(lease="1h"):
+            await until(sw, runs[0].id, "waiting")
+            await sw.definitions.publish(graph(after))
+            begin = clock.now()
+            async with flowing(clock, "0.2s"):
+                for run in runs[1:most]:
+                    await until(sw, run.id, "waiting")
+            assert clock.now() < begin + 600 * SECOND, "long before the old throttle's turn"
+            found = [(await sw.get_run(run.id)).status for run in runs]
+    assert found.count("waiting") == most

@@ -11,14 +11,24 @@ from collections.abc import Sequence
 
 from stepwell.engine.firing import Firer, alone
 from stepwell.engine.volley import Volley
-from stepwell.errors import Overtaken, StepwellError, StoreUnavailable, TriggerDisabled
+from stepwell.errors import (
+    Overtaken,
+    StepwellError,
+    StoreUnavailable,
+    TriggerDisabled,
+    TriggerInvalid,
+)
 from stepwell.kernel.changes import StartRun
+from stepwell.kernel.clock import SECOND
 from stepwell.kernel.records import EventRecord, TriggerRecord
 from stepwell.store import Store
 
 # How many events, and how many runs of theirs, share a commit; an event is never divided, unless
 # its runs are very large.
 BATCH, MOST_STARTS = 100, 500
+# How long an event that this process does not know what to do with is left to others, and how often
+# it looks whether they did.
+PATIENCE_SECONDS, PAUSE_SECONDS = 600, 5
 
 
 class Outbox:
@@ -35,11 +45,12 @@ class Outbox:
         self._firer = firer
 
     async def run_once(self) -> int | None:
-        """Deliver everything that is pending; nothing here waits for a time."""
+        """Deliver everything that is pending; when to look again for what others have to."""
         limit, apart = BATCH, False
         while events := await self._triggers.pending_events(self._workspace_id, limit):
             try:
-                await self._deliver(events, apart)
+                if not await self._deliver(events, apart):
+                    return self._clock.now() + PAUSE_SECONDS * SECOND
                 limit, apart = min(2 * limit, BATCH), False
             except Overtaken:
                 # Somebody else has delivered some of them, or a trigger was changed. Look again.
@@ -52,12 +63,15 @@ class Outbox:
                 limit, apart = 1, len(events) == 1
         return None
 
-    async def _deliver(self, events: Sequence[tuple[int, EventRecord]], apart: bool) -> None:
+    async def _deliver(self, events: Sequence[tuple[int, EventRecord]], apart: bool) -> bool:
+        """Deliver these, or those before one that only others can; whether there were any."""
         listening = await self._listening([event for _, event in events])
         volley = Volley(self._firer, self._clock.now(), apart=apart)
         done: list[str] = []
         for place, event in events:
             if len(volley.starts) >= MOST_STARTS or volley.is_large:
+                break
+            if self._is_for_others(event, listening.get(event.type, ())):
                 break
             done.append(event.id)
             for trigger in listening.get(event.type, ()):
@@ -65,6 +79,18 @@ class Outbox:
                 if trigger.place is None or place > trigger.place:
                     await volley.start(trigger, self._start(trigger, event))
         await volley.commit(done)
+        return bool(done)
+
+    def _is_for_others(self, event: EventRecord, listening: Sequence[TriggerRecord]) -> bool:
+        """Whether a trigger was written by a newer version, which may yet see to it."""
+        if event.created_at < self._clock.now() - PATIENCE_SECONDS * SECOND:
+            return False  # nobody did: what comes after it must not wait for ever
+        for trigger in listening:
+            try:
+                self._firer.read(trigger)
+            except TriggerInvalid:
+                return True
+        return False
 
     async def _listening(self, events: Sequence[EventRecord]) -> dict[str, list[TriggerRecord]]:
         types = list(dict.fromkeys(event.type for event in events))

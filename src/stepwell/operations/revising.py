@@ -37,7 +37,7 @@ from stepwell.kernel.records import (
 from stepwell.kernel.semver import Bump, next_version
 from stepwell.operation import Workspace
 from stepwell.operations.arming import Following
-from stepwell.record import Amendment, graph_version
+from stepwell.record import Amendment, graph_paces, graph_version
 
 T = TypeVar("T")
 
@@ -241,6 +241,7 @@ class Revising:
             document=found.text,
             revision=revision,
             version=graph_version(definition, revision.number, revision.hash, revision.version),
+            paces=graph_paces(definition),
             proposal=how.proposal,
             triggers=triggers,
             removed=removed,

@@ -29,6 +29,7 @@ from stepwell.stores.amendments import (
     deletion_of,
     draft_of,
     head_of,
+    paces_of,
     proposal_of,
     put_off_or_deleted,
     revision_of,
@@ -95,6 +96,7 @@ class SqlRecords:
                 *draft_of(workspace_id, amendment),
                 *revision_of(workspace_id, amendment),
                 *triggers_of(workspace_id, amendment, self._next_place),
+                *paces_of(workspace_id, amendment),
             ]
             if (proposal := amendment.proposal) is not None:
                 statements.append(proposal_of(workspace_id, proposal, "approved"))
