@@ -385,3 +385,8 @@ async def test_an_event_for_a_newer_version_is_left_to_it_and_not_for_ever(
         assert [each["n"] for each in await inputs(sw)] == [1, 3]
         (refusal,) = await sw.triggers.refusals("heard/newer")
         assert refusal.code == "trigger_invalid"
+        await sw.emit("news", {"n": 4})
+        await sw.emit("other", {"n": 5})
+        async with sw.housekeeping():
+            await delivered(sw)  # at once: nobody saw to the last one either
+        assert [each["n"] for each in await inputs(sw)] == [1, 3, 5]

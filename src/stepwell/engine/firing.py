@@ -121,6 +121,11 @@ class Firer:
             raise
         return run_id, created
 
+    def has_said(self, trigger: TriggerRecord, error: StepwellError) -> bool:
+        """Whether the record of a trigger says just this already."""
+        refusal = self.refusal(trigger, error, 0)
+        return trigger.last_error == refused(trigger, refusal).last_error
+
     def refusal(self, trigger: TriggerRecord, error: StepwellError, now: int) -> RefusalRecord:
         """Why a trigger has started nothing.
 

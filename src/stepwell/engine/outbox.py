@@ -71,25 +71,28 @@ class Outbox:
         for place, event in events:
             if len(volley.starts) >= MOST_STARTS or volley.is_large:
                 break
-            if self._is_for_others(event, listening.get(event.type, ())):
+            # One from before a trigger was made or enabled is none of its business.
+            wanted = [each for each in listening.get(event.type, ()) if place > (each.place or 0)]
+            if self._is_for_others(event, wanted):
                 break
             done.append(event.id)
-            for trigger in listening.get(event.type, ()):
-                # One from before the trigger was made or enabled is none of its business.
-                if trigger.place is None or place > trigger.place:
-                    await volley.start(trigger, self._start(trigger, event))
+            for trigger in wanted:
+                await volley.start(trigger, self._start(trigger, event))
         await volley.commit(done)
         return bool(done)
 
-    def _is_for_others(self, event: EventRecord, listening: Sequence[TriggerRecord]) -> bool:
+    def _is_for_others(self, event: EventRecord, wanted: Sequence[TriggerRecord]) -> bool:
         """Whether a trigger was written by a newer version, which may yet see to it."""
         if event.created_at < self._clock.now() - PATIENCE_SECONDS * SECOND:
             return False  # nobody did: what comes after it must not wait for ever
-        for trigger in listening:
+        for trigger in wanted:
             try:
-                self._firer.read(trigger)
-            except TriggerInvalid:
-                return True
+                with alone(trigger):
+                    self._firer.read(trigger)
+            except TriggerInvalid as error:
+                # Nobody saw to the last one either, if that is what was said of it.
+                if trigger.active and not self._firer.has_said(trigger, error):
+                    return True
         return False
 
     async def _listening(self, events: Sequence[EventRecord]) -> dict[str, list[TriggerRecord]]:

@@ -78,7 +78,7 @@ class Ticker:
         except StepwellError as error:
             # It was written by somebody who knows more, and will know what to do: it is left to
             # them, and looked at again later.
-            if trigger.last_error != f"{error.code}: {error.message}":
+            if not self._firer.has_said(trigger, error):
                 volley.refuse(trigger, error)
             return True
         room = max(MOST_STARTS - len(volley.starts), 1)
