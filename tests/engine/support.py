@@ -7,6 +7,8 @@ from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
+import pytest
+
 from stepwell import Stepwell
 from stepwell.kernel.run import Run
 from stepwell.testing.clock import FakeClock
@@ -78,3 +80,16 @@ class Gate:
         await self._open.wait()
         self.waiting -= 1
         return await self._commit(batch)
+
+
+def sizes_of_firings(sw: Stepwell, monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many runs each commit of firings starts, from now on."""
+    fire = sw.store.triggers.fire
+    sizes: list[int] = []
+
+    async def measured(workspace_id: str, firings: Any, starts: Any, *more: Any) -> Any:
+        sizes.append(len(starts))
+        return await fire(workspace_id, firings, starts, *more)
+
+    monkeypatch.setattr(sw.store.triggers, "fire", measured)
+    return sizes

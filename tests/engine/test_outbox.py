@@ -26,7 +26,7 @@ from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
 from stepwell.triggers.event import Event
 from tests.conftest import World
-from tests.engine.support import flowing, until
+from tests.engine.support import flowing, sizes_of_firings, until
 
 
 @workflow
@@ -270,13 +270,7 @@ async def test_no_commit_is_so_long_that_others_wait_for_it(
             await sw.triggers.create("heard", "event", {"event": "news"}, name=f"t{n}")
         for n in range(10):
             await sw.emit("news", {"n": n})
-        fire, sizes = sw.store.triggers.fire, []
-
-        async def measured(workspace_id: str, firings: Any, starts: Any, *more: Any) -> Any:
-            sizes.append(len(starts))
-            return await fire(workspace_id, firings, starts, *more)
-
-        monkeypatch.setattr(sw.store.triggers, "fire", measured)
+        sizes = sizes_of_firings(sw, monkeypatch)
         async with sw.housekeeping():
             await delivered(sw)
         assert [each["n"] for each in await inputs(sw)] == [n for n in range(10) for _ in range(3)]

@@ -20,22 +20,8 @@ from stepwell.kernel.clock import SECOND, to_datetime
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
+from tests.engine.paced import graph, quick, waits
 from tests.engine.support import flowing, until, until_code
-
-
-@workflow
-async def quick(ctx: Any, input: Any) -> Any:
-    return input
-
-
-@workflow
-async def waits(ctx: Any, input: Any) -> Any:
-    return await ctx.wait_for_event("go")
-
-
-def graph(name: str = "paced", **fields: Any) -> dict[str, Any]:
-    node = {"id": "a", "type": "transform", "config": {"value": "@input"}}
-    return {"name": name, "nodes": [node], **fields}
 
 
 async def test_a_debounced_run_has_the_last_input_and_begins_when_it_is_quiet(

@@ -6,33 +6,18 @@ import asyncio
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
 
-from stepwell import Stepwell, workflow
+from stepwell import Stepwell
 from stepwell.catalog import store_for
 from stepwell.errors import InvalidInput, QuotaExceeded, RateLimited, RunFailed, StepwellError
 from stepwell.kernel.plans import PLANS, Plan, read_plan
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
+from tests.engine.paced import graph, quick, waits
 from tests.engine.support import flowing, until, until_code
-
-
-@workflow
-async def quick(ctx: Any, input: Any) -> Any:
-    return input
-
-
-@workflow
-async def waits(ctx: Any, input: Any) -> Any:
-    return await ctx.wait_for_event("go")
-
-
-def graph(name: str = "paced", **fields: Any) -> dict[str, Any]:
-    node = {"id": "a", "type": "transform", "config": {"value": "@input"}}
-    return {"name": name, "nodes": [node], **fields}
 
 
 def with_plan(store_url: str, clock: FakeClock, plan: Plan) -> Stepwell:

@@ -23,7 +23,7 @@ from stepwell.kernel.run import Run
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
-from tests.engine.support import flowing
+from tests.engine.support import flowing, sizes_of_firings
 
 GRAPH = {
     "name": "report",
@@ -137,13 +137,7 @@ async def test_no_commit_is_so_long_that_others_wait_for_it(
         for n in range(5):
             await sw.triggers.create("tick", "schedule", config, name=f"t{n}")
         clock.advance("1h")
-        fire, sizes = sw.store.triggers.fire, []
-
-        async def measured(workspace_id: str, firings: Any, starts: Any, *more: Any) -> Any:
-            sizes.append(len(starts))
-            return await fire(workspace_id, firings, starts, *more)
-
-        monkeypatch.setattr(sw.store.triggers, "fire", measured)
+        sizes = sizes_of_firings(sw, monkeypatch)
         async with sw.housekeeping():
             await caught_up(sw)
         found = Counter([run.trigger["scheduled_at"] async for run in runs(sw)])
