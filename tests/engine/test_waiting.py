@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell import RunFailed, RunNotFound, WaitTimedOut, workflow
+from stepwell.errors import InvalidInput
 from stepwell.kernel.clock import to_datetime
 from tests.conftest import World
 from tests.engine.support import eventually, until
@@ -248,3 +249,25 @@ async def test_a_signal_to_an_unknown_run_is_an_error(world: World) -> None:
             with pytest.raises(RunNotFound) as missing:
                 await call
             assert missing.value.code == "run_not_found"
+
+
+@pytest.mark.parametrize(
+    "name", ["it's", "back\\slash", "\\'; DROP TABLE runs; --", "$1 %s {x}", "grün\n", "x" * 200]
+)
+async def test_an_event_of_any_name_ends_its_wait(world: World, name: str) -> None:
+    async with world([listen]) as sw, sw.worker():
+        run = await sw.start("listen", {"event": name})
+        other = await sw.start("listen", {"event": name + "'"})
+        await until(sw, run.id, "waiting")
+        await until(sw, other.id, "waiting")
+        await sw.emit(name, 1)
+        assert await run.result() == 1
+        assert (await sw.get_run(other.id)).status == "waiting"
+
+
+async def test_an_event_whose_name_no_store_can_keep_is_refused(world: World) -> None:
+    async with world([listen]) as sw:
+        for name in ("a\0b", "\ud800", ""):
+            with pytest.raises(InvalidInput):
+                await sw.emit(name, 1)
+        assert await sw.emit("fine", 1)

@@ -34,7 +34,7 @@ from stepwell.stores.postgres.claim import claim, peek
 from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.ending import cancel_runs, end_alone, end_runs, trees
 from stepwell.stores.postgres.immediate import start_and_take
-from stepwell.stores.postgres.locking import event_name, limit_name, lock, lock_names
+from stepwell.stores.postgres.locking import begin_with, event_name, limit_name, lock, lock_names
 from stepwell.stores.postgres.starting import adoptable, start_runs
 
 log = logging.getLogger("stepwell.postgres")
@@ -114,9 +114,12 @@ async def _apply_ends(db: asyncpg.Connection, ends: list[EndRun]) -> Committed:
 
 
 async def _commit(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
-    await db.execute("BEGIN")
+    events = {event_name(c.type) for c in batch if type(c) is EmitEvent}
+    # An emitter waits for all of this, so its names are locked in the trip that begins it.
+    alone = bool(events) and all(type(c) in (EmitEvent, ClaimRuns) for c in batch)
     try:
-        done = await apply_within(db, batch)
+        await db.execute(begin_with(events) if alone else "BEGIN")
+        done = await apply_within(db, batch, named=alone)
         await db.execute("COMMIT")
     except Exception:
         if not db.is_closed():
@@ -125,13 +128,15 @@ async def _commit(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
     return done
 
 
-async def apply_within(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
-    """Apply the batch within a transaction of the caller's."""
+async def apply_within(
+    db: asyncpg.Connection, batch: Sequence[Change], *, named: bool = False
+) -> Committed:
+    """Apply the batch within a transaction of the caller's, `named` if that has its names."""
     done = Committed(outcomes=[None] * len(batch))
     by_kind: dict[type[Any], Found] = {}
     for index, change in enumerate(batch):
         by_kind.setdefault(type(change), []).append((index, change))
-    locked, waits = await _lock(db, by_kind)
+    locked, waits = await _lock(db, by_kind, named)
     _drop_fenced(by_kind, locked, done)
     for kind, work in _ORDER:
         if found := by_kind.get(kind):
@@ -151,7 +156,7 @@ async def apply_within(db: asyncpg.Connection, batch: Sequence[Change]) -> Commi
 
 
 async def _lock(
-    db: asyncpg.Connection, by_kind: dict[type[Any], Found]
+    db: asyncpg.Connection, by_kind: dict[type[Any], Found], named: bool
 ) -> tuple[Locked, waiting.Waits]:
     """Lock all that the batch is about to touch, in order; and who waits for its events."""
     waits: waiting.Waits = {}
@@ -170,7 +175,8 @@ async def _lock(
     debounced = [c for _, c in by_kind.get(StartRun, ()) if c.debounce is not None]
     if events or debounced:
         # Only with their names locked does it stay true who waits for these events, or keys.
-        await lock_names(db, names, ending)
+        if not named:
+            await lock_names(db, names, ending)
         names = {}
         if events:
             # On its own an event locks them as it finds them; others have more to put in order.
