@@ -102,6 +102,8 @@ class Amendment(msgspec.Struct):
     revision: RevisionRecord | None = None
     version: VersionRow | None = None
     paces: Paces | None = None
+    # What it has said of that to runs that are queued by now.
+    paces_before: list[Paces] = []
     proposal: ProposalRecord | None = None
     # Triggers that are new or were changed, and those that are to go.
     triggers: list[TriggerRecord] = []
@@ -123,6 +125,10 @@ class Records(Protocol):
     async def draft(self, workspace_id: str, definition: str) -> DraftRecord | None: ...
 
     async def amend(self, workspace_id: str, amendment: Amendment) -> Committed: ...
+
+    async def queued_revisions(self, workspace_id: str, definition: str) -> list[str]:
+        """The hashes of what runs of a definition execute that are queued for a limit."""
+        ...
 
     async def document(self, workspace_id: str, hash: str) -> str | None: ...
 

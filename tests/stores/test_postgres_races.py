@@ -10,6 +10,7 @@ from typing import Any
 import asyncpg
 import pytest
 
+from stepwell import Stepwell
 from stepwell.kernel.changes import (
     FENCED,
     CancelRun,
@@ -347,3 +348,30 @@ async def test_retries_and_the_children_they_adopt_do_not_wait_for_each_other(
                 WHERE parent_run_id LIKE 'retry-{turn}-%' AND completed_at IS NULL""",
         )
         assert adopted == STORES * RUNS
+
+
+async def test_a_claim_does_not_wait_for_what_is_published(url: str, clock: FakeClock) -> None:
+    def document(limit: int) -> dict[str, Any]:
+        policy = {"max_concurrent_runs": 9, "concurrency": {"key": "@input.k", "limit": limit}}
+        node = {"id": "a", "type": "transform", "config": {"value": 1}}
+        return {"name": "g", "policy": policy, "nodes": [node]}
+
+    claiming = await asyncpg.connect(url)
+    async with Stepwell(store=PostgresStore(url, clock)) as sw:
+        await sw.definitions.publish(document(1))
+        run = await sw.start("g", {"k": 1})
+        async with claiming.transaction():
+            # As a claim does it: the run, its limits if that is possible at once, then their rows.
+            await claiming.execute("SET LOCAL deadlock_timeout = '50ms'")
+            await claiming.execute("SELECT FROM stepwell.runs WHERE id = $1 FOR UPDATE", run.id)
+            name = "stepwell:limit:definition:default/g"
+            sql = "SELECT pg_try_advisory_xact_lock(hashtextextended($1, 0))"
+            assert await claiming.fetchval(sql, name)
+            publishing = asyncio.create_task(sw.definitions.publish(document(3)))
+            waiting = "SELECT count(*) FROM pg_locks WHERE NOT granted"
+            while not await claiming.fetchval(waiting):
+                await asyncio.sleep(0.001)
+            sql = "UPDATE stepwell.limits SET admitted = true WHERE run_id = $1"
+            await claiming.execute(sql, run.id)
+        await publishing
+    await claiming.close()

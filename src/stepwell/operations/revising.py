@@ -24,7 +24,8 @@ from stepwell.errors import (
 from stepwell.graph.definition import SLUG
 from stepwell.graph.diff import describe, diff
 from stepwell.graph.documents import Checked, checked, readable, valid
-from stepwell.graph.problems import Problem
+from stepwell.graph.parse import parse
+from stepwell.graph.problems import Problem, Problems
 from stepwell.kernel.clock import shown
 from stepwell.kernel.names import show
 from stepwell.kernel.records import (
@@ -37,7 +38,7 @@ from stepwell.kernel.records import (
 from stepwell.kernel.semver import Bump, next_version
 from stepwell.operation import Workspace
 from stepwell.operations.arming import Following
-from stepwell.record import Amendment, graph_paces, graph_version
+from stepwell.record import Amendment, Paces, graph_paces, graph_version
 
 T = TypeVar("T")
 
@@ -242,11 +243,23 @@ class Revising:
             revision=revision,
             version=graph_version(definition, revision.number, revision.hash, revision.version),
             paces=graph_paces(definition),
+            paces_before=await self._paces_before(head),
             proposal=how.proposal,
             triggers=triggers,
             removed=removed,
         )
         return PublishResult(await self.amend(amendment), revision, action, True, found.problems)
+
+    async def _paces_before(self, head: DefinitionRecord) -> list[Paces]:
+        """What the current revision says, and those that runs were started from which queue."""
+        queued = await self._records.queued_revisions(self._id, head.name)
+        found = []
+        for hash in {head.hash, *queued} - {None}:
+            document = await self.document(hash)
+            definition = parse(document, self._workspace.types().aliases, Problems())
+            if definition is not None:
+                found.append(graph_paces(definition))
+        return found
 
     async def _refresh(
         self, head: DefinitionRecord, change: Amendment, found: Checked, how: Publication

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import msgspec
 
-from stepwell.kernel.limits import UNLIMITED
 from stepwell.kernel.records import DefinitionRecord, ProposalRecord
 from stepwell.record import Amendment
 from stepwell.stores.statements import Statement, as_json
@@ -124,41 +123,6 @@ def triggers_of(workspace_id: str, amendment: Amendment, next_place: str) -> lis
     gone = [Statement(delete, (workspace_id, each.id)) for each in amendment.removed]
     kept = [trigger_of(workspace_id, each, next_place) for each in amendment.triggers]
     return freed + gone + kept
-
-
-def paces_of(workspace_id: str, amendment: Amendment) -> list[Statement]:
-    """Runs that are queued stand under what is published now: others stand behind them.
-
-    Keys of a throttle may be hashes, those of runs with a key begin with the definition's name.
-    """
-    if (paces := amendment.paces) is None:
-        return []
-    name = amendment.definition.name
-    queued = """capacity IS NOT NULL AND NOT admitted AND EXISTS (
-        SELECT 1 FROM runs r WHERE r.id = limits.run_id AND r.workspace_id = $1
-           AND r.definition = $2 AND r.status = 'pending')"""
-    within = "limit_key >= $4 AND limit_key < $5"
-    capacity = "capacity = CAST($3 AS integer)"
-    one = f"UPDATE limits SET {capacity} WHERE {within} AND {queued}"
-    period = "period = coalesce(CAST($6 AS bigint), period)"
-    other = f"UPDATE limits SET {capacity}, {period} WHERE {within} AND {queued}"
-    # Who was called for a turn of the old throttle is called anew, by the next sweep.
-    uncalled = """UPDATE runs SET due_at = NULL WHERE workspace_id = $1 AND definition = $2
-                     AND status = 'pending' AND blocked_on >= $3 AND blocked_on < $4
-                     AND due_at > $5"""
-    now = amendment.definition.updated_at
-    keys = f"key:{workspace_id}/{name[:50]}"
-    limit, turns = (
-        UNLIMITED if each is None else each
-        for each in (paces.concurrency_limit, paces.throttle_limit)
-    )
-    return [
-        Statement(one, (workspace_id, name, limit, keys, f"{keys}\U0010ffff")),
-        Statement(
-            other, (workspace_id, name, turns, "throttle:", "throttle;", paces.throttle_period)
-        ),
-        Statement(uncalled, (workspace_id, name, "throttle:", "throttle;", now)),
-    ]
 
 
 def deletion_of(workspace_id: str, definition: DefinitionRecord) -> list[Statement]:

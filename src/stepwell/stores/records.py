@@ -29,12 +29,12 @@ from stepwell.stores.amendments import (
     deletion_of,
     draft_of,
     head_of,
-    paces_of,
     proposal_of,
     put_off_or_deleted,
     revision_of,
     triggers_of,
 )
+from stepwell.stores.paces import QUEUED, repaced
 from stepwell.stores.statements import Statement, Statements, as_json
 
 _DEFINITION = (
@@ -96,13 +96,23 @@ class SqlRecords:
                 *draft_of(workspace_id, amendment),
                 *revision_of(workspace_id, amendment),
                 *triggers_of(workspace_id, amendment, self._next_place),
-                *paces_of(workspace_id, amendment),
             ]
             if (proposal := amendment.proposal) is not None:
                 statements.append(proposal_of(workspace_id, proposal, "approved"))
-        done = await self._amend(statements, workspace_id=workspace_id, version=amendment.version)
+        done = await self._amend(
+            statements, workspace_id=workspace_id, version=amendment.version,
+            paces=repaced(workspace_id, amendment),
+        )  # fmt: skip
         done.firing = bool(amendment.triggers)
         return done
+
+    async def queued_revisions(self, workspace_id: str, definition: str) -> list[str]:
+        rows = await self._fetch(
+            f"SELECT DISTINCT revision FROM runs WHERE {QUEUED} AND revision IS NOT NULL",
+            workspace_id,
+            definition,
+        )
+        return [row[0] for row in rows]
 
     async def document(self, workspace_id: str, hash: str) -> str | None:
         rows = await self._fetch(

@@ -10,6 +10,7 @@ import msgspec
 from stepwell.errors import Overtaken
 from stepwell.kernel.changes import Change, Committed
 from stepwell.record import VersionRow
+from stepwell.stores.paces import Repaced
 
 
 class Statement(NamedTuple):
@@ -37,6 +38,7 @@ class Statements(Protocol):
         self, statements: Sequence[Statement], *, changes: Sequence[Change] = (),
         then: Callable[[Committed], Sequence[Statement]] = nothing_more,
         workspace_id: str = "", version: VersionRow | None = None,
+        paces: Sequence[Repaced] = (),
     ) -> Committed:  # fmt: skip
         """Execute all of it in one transaction; raises Overtaken if a statement must and cannot.
 

@@ -9,6 +9,7 @@ import asyncpg
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.limits import UNLIMITED, definition_limit
 from stepwell.record import VersionRow
+from stepwell.stores.paces import QUEUED, THROTTLES, Repaced
 from stepwell.stores.postgres.limits import wake_queued
 from stepwell.stores.postgres.locking import limit_name, lock_names
 from stepwell.stores.rules import check_names
@@ -16,9 +17,12 @@ from stepwell.stores.rules import check_names
 
 async def register(
     db: asyncpg.Connection, workspace_id: str, versions: Sequence[VersionRow], now: int,
-    done: Committed,
+    done: Committed, paces: Sequence[Repaced] = (),
 ) -> None:  # fmt: skip
-    """Write versions down, inside a transaction of the caller's."""
+    """Write versions down, inside a transaction of the caller's.
+
+    `paces` are what is new for runs that are queued, if that is one version.
+    """
     taken = await db.fetch(
         "SELECT name FROM definitions WHERE workspace_id = $1 AND name = ANY($2)",
         workspace_id,
@@ -28,6 +32,8 @@ async def register(
     names = {definition_limit(workspace_id, d.name): d.name for d in versions}
     if names:
         await lock_names(db, {limit_name(key): True for key in names}, [])
+    if paces:
+        await _pace(db, workspace_id, versions[0].name, paces, now)
     # In order, so that processes that start at the same time do not wait for each other in turn.
     await db.executemany(
         """INSERT INTO versions VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)
@@ -53,3 +59,36 @@ async def register(
             UNLIMITED,
         )
         await wake_queued(db, list(names), now, done)
+
+
+async def _pace(
+    db: asyncpg.Connection, workspace_id: str, name: str, paces: Sequence[Repaced], now: int
+) -> None:
+    """Let queued runs stand under what is published now."""
+    # Only what belongs to runs that are locked is changed: a claim has locked its runs, and must
+    # not have to wait for a row of theirs.
+    any_of = " OR ".join(f"({each.where})" for each in paces)
+    rows = await db.fetch(
+        f"""SELECT id FROM runs r WHERE {QUEUED}
+               AND EXISTS (SELECT FROM limits WHERE run_id = r.id AND ({any_of}))
+            ORDER BY id FOR NO KEY UPDATE""",
+        workspace_id,
+        name,
+    )
+    ids = [row[0] for row in rows]
+    for where, sets, first, end in paces:
+        await db.execute(
+            f"""UPDATE limits SET {sets}
+                WHERE limit_key >= $1 AND limit_key < $2 AND run_id = ANY($3) AND {where}""",
+            first,
+            end,
+            ids,
+        )
+    # Who was called for a turn of the old throttle is called anew, by the next sweep.
+    await db.execute(
+        """UPDATE runs SET due_at = NULL
+           WHERE id = ANY($1) AND blocked_on >= $2 AND blocked_on < $3 AND due_at > $4""",
+        ids,
+        *THROTTLES,
+        now,
+    )

@@ -10,6 +10,7 @@ import asyncpg
 from stepwell.kernel.changes import Change, Committed
 from stepwell.kernel.clock import Clock
 from stepwell.record import VersionRow
+from stepwell.stores.paces import Repaced
 from stepwell.stores.postgres.apply import apply_within
 from stepwell.stores.postgres.connections import Pool
 from stepwell.stores.postgres.registering import register
@@ -33,6 +34,7 @@ class PostgresStatements:
         self, statements: Sequence[Statement], *, changes: Sequence[Change] = (),
         then: Callable[[Committed], Sequence[Statement]] = nothing_more,
         workspace_id: str = "", version: VersionRow | None = None,
+        paces: Sequence[Repaced] = (),
     ) -> Committed:  # fmt: skip
         async def work(db: asyncpg.Connection) -> Committed:
             async with db.transaction():
@@ -42,7 +44,7 @@ class PostgresStatements:
                 done = await apply_within(db, changes) if changes else Committed([])
                 await _execute(db, then(done))
                 if version is not None:
-                    await register(db, workspace_id, [version], self._clock.now(), done)
+                    await register(db, workspace_id, [version], self._clock.now(), done, paces)
             return done
 
         try:

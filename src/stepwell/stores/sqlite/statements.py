@@ -12,6 +12,7 @@ import apsw
 from stepwell.kernel.changes import Change, Committed
 from stepwell.kernel.clock import Clock
 from stepwell.record import VersionRow
+from stepwell.stores.paces import Repaced
 from stepwell.stores.sqlite.apply import apply_within
 from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.registering import register
@@ -38,6 +39,7 @@ class SqliteStatements:
         self, statements: Sequence[Statement], *, changes: Sequence[Change] = (),
         then: Callable[[Committed], Sequence[Statement]] = nothing_more,
         workspace_id: str = "", version: VersionRow | None = None,
+        paces: Sequence[Repaced] = (),
     ) -> Committed:  # fmt: skip
         def work(db: apsw.Connection) -> Committed:
             with writing(db):
@@ -45,7 +47,7 @@ class SqliteStatements:
                 done = apply_within(db, changes) if changes else Committed([])
                 _execute(db, then(done))
                 if version is not None:
-                    register(db, workspace_id, [version], self._clock.now(), done)
+                    register(db, workspace_id, [version], self._clock.now(), done, paces)
             return done
 
         try:
