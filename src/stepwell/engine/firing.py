@@ -149,6 +149,11 @@ def alone(trigger: TriggerRecord) -> Iterator[None]:
         ) from error
 
 
+def is_unread(trigger: TriggerRecord) -> bool:
+    """Whether the last thing that was said of a trigger is that it could not be read."""
+    return (trigger.last_error or "").startswith(f"{TriggerInvalid.code}:")
+
+
 def fired(trigger: TriggerRecord, run_id: str | None, now: int, **fields: Any) -> TriggerRecord:
     """The record of a trigger that has started a run, or emitted events and none."""
     return msgspec.structs.replace(

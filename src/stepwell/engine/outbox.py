@@ -9,18 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from stepwell.engine.firing import Firer, alone
+import msgspec
+
+from stepwell.engine.firing import Firer, alone, is_unread
 from stepwell.engine.volley import Volley
-from stepwell.errors import (
-    Overtaken,
-    StepwellError,
-    StoreUnavailable,
-    TriggerDisabled,
-    TriggerInvalid,
-)
+from stepwell.errors import Overtaken, StepwellError, StoreUnavailable, TriggerDisabled
 from stepwell.kernel.changes import StartRun
 from stepwell.kernel.clock import SECOND
-from stepwell.kernel.records import EventRecord, TriggerRecord
+from stepwell.kernel.records import EventRecord, Firing, TriggerRecord
 from stepwell.store import Store
 
 # How many events, and how many runs of theirs, share a commit; an event is never divided, unless
@@ -29,6 +25,9 @@ BATCH, MOST_STARTS = 100, 500
 # How long an event that this process does not know what to do with is left to others, and how often
 # it looks whether they did.
 PATIENCE_SECONDS, PAUSE_SECONDS = 600, 5
+# How long it is left to them at least once it is the next one, however old it is: they have to look
+# for it, too.
+GRACE_SECONDS = 60
 
 
 class Outbox:
@@ -43,9 +42,13 @@ class Outbox:
         self._clock = store.clock
         self._workspace_id = workspace_id
         self._firer = firer
+        # Since when events are left to others, by their ids.
+        self._left: dict[str, int] = {}
+        self._has_told = False
 
     async def run_once(self) -> int | None:
         """Deliver everything that is pending; when to look again for what others have to."""
+        await self._tell_others()
         limit, apart = BATCH, False
         while events := await self._triggers.pending_events(self._workspace_id, limit):
             try:
@@ -61,7 +64,24 @@ class Outbox:
                 if apart:
                     raise
                 limit, apart = 1, len(events) == 1
+        self._left.clear()
         return None
+
+    async def _tell_others(self) -> None:
+        """Once: what nobody could read and this process can is worth waiting for again."""
+        if self._has_told:
+            return
+        unread = [
+            each for each in await self._triggers.triggers(self._workspace_id)
+            if each.event is not None and is_unread(each) and self._fault_of(each) is None
+        ]  # fmt: skip
+        news = [Firing(msgspec.structs.replace(each, last_error=None), each) for each in unread]
+        try:
+            if news:
+                await self._firer.commit(news, [])
+        except Overtaken:
+            return  # one was changed just now; next time
+        self._has_told = True
 
     async def _deliver(self, events: Sequence[tuple[int, EventRecord]], apart: bool) -> bool:
         """Deliver these, or those before one that only others can; whether there were any."""
@@ -83,17 +103,27 @@ class Outbox:
 
     def _is_for_others(self, event: EventRecord, wanted: Sequence[TriggerRecord]) -> bool:
         """Whether a trigger was written by a newer version, which may yet see to it."""
-        if event.created_at < self._clock.now() - PATIENCE_SECONDS * SECOND:
-            return False  # nobody did: what comes after it must not wait for ever
-        for trigger in wanted:
-            try:
-                with alone(trigger):
-                    self._firer.read(trigger)
-            except TriggerInvalid as error:
-                # Nobody saw to the last one either, if that is what was said of it.
-                if trigger.active and not self._firer.has_said(trigger, error):
-                    return True
-        return False
+        if not any(map(self._is_foreign, wanted)):
+            return False
+        now = self._clock.now()
+        left_at = self._left.setdefault(event.id, now)
+        # What comes after it must not wait for ever, also if the clock was set back since it came.
+        patience = min(event.created_at, left_at) + PATIENCE_SECONDS * SECOND
+        return now <= max(patience, left_at + GRACE_SECONDS * SECOND)
+
+    def _is_foreign(self, trigger: TriggerRecord) -> bool:
+        fault = self._fault_of(trigger) if trigger.active else None
+        # Nobody saw to the last one either, if that is what was said of it.
+        return fault is not None and not self._firer.has_said(trigger, fault)
+
+    def _fault_of(self, trigger: TriggerRecord) -> StepwellError | None:
+        """Why this process cannot read a trigger, if it cannot."""
+        try:
+            with alone(trigger):
+                self._firer.read(trigger)
+        except StepwellError as error:
+            return error
+        return None
 
     async def _listening(self, events: Sequence[EventRecord]) -> dict[str, list[TriggerRecord]]:
         types = list(dict.fromkeys(event.type for event in events))
