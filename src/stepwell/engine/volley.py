@@ -7,7 +7,7 @@ from collections.abc import Awaitable, Sequence
 import msgspec
 
 from stepwell.engine.firing import Firer, fired, refused
-from stepwell.errors import StepwellError, StoreUnavailable
+from stepwell.errors import Overtaken, StepwellError, StoreUnavailable
 from stepwell.kernel.changes import StartRun
 from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
 
@@ -54,7 +54,7 @@ class Volley:
             run_id = start.id
             if self._apart:
                 run_id, _ = (await self._firer.commit([], [start])).outcomes[0]
-        except StoreUnavailable:
+        except (Overtaken, StoreUnavailable):  # nothing is wrong with the run
             raise
         except StepwellError as error:
             self.refuse(trigger, error)
