@@ -14,9 +14,11 @@ from stepwell.engine.outbox import PATIENCE_SECONDS
 from stepwell.errors import InvalidInput
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.records import TriggerRecord
+from stepwell.stores.statements import Statement
 from stepwell.testing.clock import FakeClock
 from stepwell.triggers.event import Config, Event
 from tests.conftest import World
+from tests.engine.paced import graph
 from tests.engine.support import flowing
 
 
@@ -149,3 +151,29 @@ async def test_a_type_that_fails_in_its_own_way_does_not_stop_other_events(
         assert await runs_of(sw) == [2, 4]
         first, second = await sw.triggers.refusals("heard/strange")
         assert (first.message, second.message) == ("It is odd.", "It is odd.")
+
+
+async def test_a_document_that_only_newer_versions_can_read_is_left_to_them(
+    world: World, clock: FakeClock
+) -> None:
+    triggers = [
+        {"id": "event", "type": "event", "event": "news"},
+        {"id": "often", "type": "schedule", "every": "1m"},
+    ]
+    async with world([]) as sw:
+        await sw.definitions.publish(graph("g", triggers=triggers))
+        hash = (await sw.definitions.get("g")).hash
+        text = await sw.store.records.document("default", hash)
+        newer = text.removesuffix("}") + ', "invented": "later"}'
+        rewrite = "UPDATE documents SET document = $1 WHERE hash = $2"
+        await sw.store.records._amend([Statement(rewrite, (newer, hash))])
+    async with world([]) as sw:
+        await sw.emit("news", {"n": 1})
+        async with sw.housekeeping():
+            await passed(clock, 300)
+            assert await pending(sw) == ["news"]
+            assert (await sw.triggers.get("g/often")).paused is None
+            (refusal,) = await sw.triggers.refusals("g/often")
+            await delivered(sw, clock)
+        (other,) = await sw.triggers.refusals("g/event")
+        assert refusal.code == other.code == "invalid_definition"

@@ -12,14 +12,17 @@ import msgspec
 from stepwell.engine.starting import Starter
 from stepwell.errors import (
     DefinitionDisabled,
+    InvalidDefinition,
     InvalidInput,
     QueueFull,
     QuotaExceeded,
     RateLimited,
+    RevisionNotFound,
     StepwellError,
     StoreUnavailable,
     TriggerDisabled,
     TriggerInvalid,
+    UnknownDefinition,
 )
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.ids import Ids
@@ -71,6 +74,20 @@ class Firer:
                 self._read.clear()
             self._read[trigger.id] = (trigger.serial, kind, config)
         return kind, config
+
+    async def fault_of(self, trigger: TriggerRecord) -> StepwellError | None:
+        """Why this process cannot read a trigger, or the document of its runs, if it cannot."""
+        try:
+            with alone(trigger):
+                self.read(trigger)
+                await self._starter.check_readable(trigger.definition)
+        except StoreUnavailable:
+            raise
+        except (UnknownDefinition, RevisionNotFound):
+            return None  # nobody could start it
+        except StepwellError as error:
+            return error
+        return None
 
     async def prepare(
         self, trigger: TriggerRecord, payload: Any, key: str | None, **about: Any
@@ -151,7 +168,8 @@ def alone(trigger: TriggerRecord) -> Iterator[None]:
 
 def is_unread(trigger: TriggerRecord) -> bool:
     """Whether the last thing that was said of a trigger is that it could not be read."""
-    return (trigger.last_error or "").startswith(f"{TriggerInvalid.code}:")
+    codes = (TriggerInvalid.code, InvalidDefinition.code)
+    return (trigger.last_error or "").startswith(tuple(f"{code}:" for code in codes))
 
 
 def fired(trigger: TriggerRecord, run_id: str | None, now: int, **fields: Any) -> TriggerRecord:

@@ -73,7 +73,7 @@ class Outbox:
             return
         unread = [
             each for each in await self._triggers.triggers(self._workspace_id)
-            if each.event is not None and is_unread(each) and self._fault_of(each) is None
+            if each.event is not None and is_unread(each) and not await self._firer.fault_of(each)
         ]  # fmt: skip
         news = [Firing(msgspec.structs.replace(each, last_error=None), each) for each in unread]
         try:
@@ -88,12 +88,13 @@ class Outbox:
         listening = await self._listening([event for _, event in events])
         volley = Volley(self._firer, self._clock.now(), apart=apart)
         done: list[str] = []
+        foreign: dict[str, bool] = {}
         for place, event in events:
             if len(volley.starts) >= MOST_STARTS or volley.is_large:
                 break
             # One from before a trigger was made or enabled is none of its business.
             wanted = [each for each in listening.get(event.type, ()) if place > (each.place or 0)]
-            if self._is_for_others(event, wanted):
+            if await self._is_for_others(event, wanted, foreign):
                 break
             done.append(event.id)
             for trigger in wanted:
@@ -101,9 +102,17 @@ class Outbox:
         await volley.commit(done)
         return bool(done)
 
-    def _is_for_others(self, event: EventRecord, wanted: Sequence[TriggerRecord]) -> bool:
-        """Whether a trigger was written by a newer version, which may yet see to it."""
-        if not any(map(self._is_foreign, wanted)):
+    async def _is_for_others(
+        self, event: EventRecord, wanted: Sequence[TriggerRecord], foreign: dict[str, bool]
+    ) -> bool:
+        """Whether something was written by a newer version, which may yet see to it.
+
+        Which triggers are `foreign` is looked for once for each.
+        """
+        for trigger in wanted:
+            if trigger.id not in foreign:
+                foreign[trigger.id] = await self._is_foreign(trigger)
+        if not any(foreign[trigger.id] for trigger in wanted):
             return False
         now = self._clock.now()
         left_at = self._left.setdefault(event.id, now)
@@ -111,19 +120,10 @@ class Outbox:
         patience = min(event.created_at, left_at) + PATIENCE_SECONDS * SECOND
         return now <= max(patience, left_at + GRACE_SECONDS * SECOND)
 
-    def _is_foreign(self, trigger: TriggerRecord) -> bool:
-        fault = self._fault_of(trigger) if trigger.active else None
+    async def _is_foreign(self, trigger: TriggerRecord) -> bool:
+        fault = await self._firer.fault_of(trigger) if trigger.active else None
         # Nobody saw to the last one either, if that is what was said of it.
         return fault is not None and not self._firer.has_said(trigger, fault)
-
-    def _fault_of(self, trigger: TriggerRecord) -> StepwellError | None:
-        """Why this process cannot read a trigger, if it cannot."""
-        try:
-            with alone(trigger):
-                self._firer.read(trigger)
-        except StepwellError as error:
-            return error
-        return None
 
     async def _listening(self, events: Sequence[EventRecord]) -> dict[str, list[TriggerRecord]]:
         types = list(dict.fromkeys(event.type for event in events))

@@ -202,6 +202,12 @@ class Starter:
         found = await self._revisions.get(revision)
         return graph_version(found.definition, number, revision)
 
+    async def check_readable(self, definition: str) -> None:
+        """Raise if this process cannot read what a start of the definition would execute."""
+        row = await self.find(definition, None)
+        if row.revision is not None:
+            await self._revisions.get(row.revision)
+
     async def find(self, name: str, version: int | None) -> VersionRow:
         """The version of a definition that a start is of: the one given, else the highest."""
         if version is not None:

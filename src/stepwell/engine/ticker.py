@@ -75,6 +75,10 @@ class Ticker:
         """Add the ticks of a schedule to a volley; False if it has more than fit."""
         try:
             due = self._due(trigger, now)
+            if fault := await self._firer.fault_of(trigger):
+                raise fault
+        except StoreUnavailable:
+            raise
         except StepwellError as error:
             # It was written by somebody who knows more, and will know what to do: it is left to
             # them, and looked at again later.
