@@ -23,6 +23,7 @@ if TYPE_CHECKING:
     from collections.abc import Mapping
 
     from stepwell.node import NodeType, NodeTypes
+    from stepwell.operation import Operation
     from stepwell.trigger import TriggerType
 
 log = logging.getLogger("stepwell.catalog")
@@ -104,6 +105,19 @@ def trigger_types() -> Mapping[str, TriggerType]:
     values = (value for module in modules for value in vars(module).values())
     found = [value for value in values if isinstance(value, contract.TriggerType)]
     return {each.name: each for each in found}
+
+
+@cache
+def operations() -> Mapping[str, Operation]:
+    """All operations, by name."""
+    contract = import_module("stepwell.operation")
+    nouns = {
+        value: None
+        for module in _modules("operations")
+        for value in vars(module).values()
+        if isinstance(value, type) and issubclass(value, contract.Noun) and hasattr(value, "noun")
+    }
+    return {each.name: each for noun in nouns for each in contract.declared_in(noun)}
 
 
 def _modules(folder: str) -> list[ModuleType]:

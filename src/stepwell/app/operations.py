@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from stepwell.app.keys import keyring_for
 from stepwell.catalog import node_types, trigger_types
@@ -16,13 +16,16 @@ from stepwell.kernel.changes import Committed
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.records import TriggerRecord
 from stepwell.kernel.sealing import Keyring
-from stepwell.operation import Workspace
+from stepwell.operation import Engine, Noun, Workspace
 from stepwell.operations.definitions import Definitions
 from stepwell.operations.events import Events
 from stepwell.operations.gates import Gates
 from stepwell.operations.proposals import Proposals
+from stepwell.operations.runs import Runs
 from stepwell.operations.secrets import Secrets
+from stepwell.operations.steps import Steps
 from stepwell.operations.triggers import Triggers
+from stepwell.operations.workers import Workers
 from stepwell.settings import Settings
 from stepwell.store import Store
 
@@ -50,6 +53,11 @@ class Operations:
         return Proposals(self._place)
 
     @cached_property
+    def runs(self) -> Runs:
+        """One durable execution of a definition each."""
+        return Runs(self._place)
+
+    @cached_property
     def gates(self) -> Gates:
         """What waits for a decision."""
         return Gates(self._place)
@@ -69,12 +77,24 @@ class Operations:
         """What happened in the workspace."""
         return Events(self._place)
 
+    def noun(self, name: str) -> Noun:
+        """What the operations of a noun are methods of."""
+        return self._nouns[name]
+
+    @cached_property
+    def _nouns(self) -> dict[str, Noun]:
+        found: tuple[Noun, ...] = (
+            self.definitions, self.proposals, self.runs, Steps(self._place), self.gates,
+            self.triggers, self.events, self.secrets, Workers(self._place),
+        )  # fmt: skip
+        return {each.noun: each for each in found}
+
     @cached_property
     def _place(self) -> Workspace:
         self._writer.check_open()
         return Workspace(
             self.store, self._workspace, self._ids, self.store.clock, node_types, self._changed,
-            self._fire, self._tally.drained, self._settings.plan,
+            self._fire, self._tally.drained, self._settings.plan, cast("Engine", self),
         )  # fmt: skip
 
     @cached_property

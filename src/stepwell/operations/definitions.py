@@ -11,13 +11,25 @@ from typing import Any
 
 import msgspec
 
-from stepwell.errors import Conflict, DefinitionExists, InvalidInput
+from stepwell.errors import (
+    Conflict,
+    DefinitionExists,
+    DraftNotFound,
+    InvalidDefinition,
+    InvalidInput,
+    QuotaExceeded,
+    RevisionNotFound,
+    UnknownDefinition,
+)
 from stepwell.graph.definition import SLUG, slug_of
+from stepwell.graph.dialects.conversion import Loss
 from stepwell.graph.diff import diff
 from stepwell.graph.documents import Checked, as_text, etag_of, valid
+from stepwell.graph.problems import Problem
 from stepwell.kernel.codec import encode
 from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, RevisionRecord
+from stepwell.operation import Noun, operation
 from stepwell.operations.arming import beyond_plan
 from stepwell.operations.drafts import Drafts, labels
 from stepwell.operations.revising import MAX_AUTHOR, check_flag, check_words
@@ -42,9 +54,29 @@ class Layout(msgspec.Struct, frozen=True):
     etag: str
 
 
-class Definitions(Drafts, Syncing):
+class Validation(msgspec.Struct, frozen=True):
+    """What is wrong with a document, and what it means."""
+
+    ok: bool
+    # Empty if it cannot be told.
+    hash: str
+    problems: list[Problem]
+    # The language it was written in, and what could not be carried over from that.
+    dialect: str
+    losses: list[Loss]
+    # In the language of this system.
+    document: Any
+
+
+class Definitions(Drafts, Syncing, Noun):
     """The definitions of a workspace."""
 
+    noun = "definitions"
+
+    @operation(
+        "POST /definitions", needs="build", status=201, caller={"author": "name"},
+        raises=(DefinitionExists, QuotaExceeded), example={"name": "tidy-up"},
+    )  # fmt: skip
     async def create(
         self, name: str, document: Any = None, *, author: str = "", enabled: bool = False
     ) -> DefinitionRecord:
@@ -69,14 +101,20 @@ class Definitions(Drafts, Syncing):
 
     # -- looking -------------------------------------------------------------------------
 
+    @operation("GET /definitions/{name}", needs="read", raises=(UnknownDefinition,))
     async def get(self, name: str) -> DefinitionRecord:
-        """The definition as it is now; raises UnknownDefinition."""
+        """The definition as it is now."""
         return await self._revising.find(name)
 
+    @operation("GET /definitions", needs="read")
     async def list(self) -> Sequence[DefinitionRecord]:
         """All definitions by name, without their layouts."""
         return await self._workspace.store.records.definitions(self._workspace.id)
 
+    @operation(
+        "GET /definitions/{name}/document", needs="read", result="document",
+        raises=(UnknownDefinition, RevisionNotFound, DraftNotFound, InvalidDefinition),
+    )  # fmt: skip
     async def document(self, name: str, ref: str | int | None = None) -> Any:
         """A document as plain data: of the current revision, another one, or the "draft".
 
@@ -90,10 +128,15 @@ class Definitions(Drafts, Syncing):
             valid(found)  # says what cannot be read
         return found.document
 
+    @operation(
+        "GET /definitions/{name}/revisions/{ref}", needs="read",
+        raises=(UnknownDefinition, RevisionNotFound),
+    )  # fmt: skip
     async def revision(self, name: str, ref: str | int | None = None) -> RevisionRecord:
         """A revision, named as for `document`; the current one unless said."""
         return await self._revising.revision(name, ref)
 
+    @operation("GET /definitions/{name}/history", needs="read", raises=(UnknownDefinition,))
     async def history(self, name: str) -> Sequence[HistoryRow]:
         """All revisions that a definition has had, the one that became current last first."""
         head = await self._revising.find(name)
@@ -103,6 +146,10 @@ class Definitions(Drafts, Syncing):
             for each in found
         ]
 
+    @operation(
+        "GET /definitions/{name}/diff", needs="read", result="diff",
+        raises=(UnknownDefinition, RevisionNotFound, DraftNotFound, InvalidDefinition),
+    )  # fmt: skip
     async def diff(self, name: str, a: str | int | None, b: str | int | None) -> dict[str, Any]:
         """What differs between two documents of a definition, named as for `document`."""
         return diff(await self.document(name, a), await self.document(name, b))
@@ -117,8 +164,23 @@ class Definitions(Drafts, Syncing):
             )
         return found
 
+    @operation(
+        "POST /definitions/validate", needs="read", name="definitions.validate",
+        example={"document": {"name": "tidy-up", "nodes": []}},
+    )  # fmt: skip
+    async def validation(self, document: Any) -> Validation:
+        """Everything that is wrong with a document, each with its place, a code and a hint."""
+        found = await self.validate(document)
+        return Validation(
+            found.ok, found.hash, found.problems, found.dialect, found.losses, found.document
+        )
+
     # -- what is no revision -------------------------------------------------------------
 
+    @operation(
+        "PUT /definitions/{name}/enabled", needs="build", raises=(UnknownDefinition, Conflict),
+        example={"enabled": True},
+    )  # fmt: skip
     async def set_enabled(self, name: str, enabled: bool) -> DefinitionRecord:
         """Allow runs of the definition to be started, or forbid it."""
         check_flag(enabled, "enabled")
@@ -133,10 +195,15 @@ class Definitions(Drafts, Syncing):
 
         return await self._revising.persist(attempt)
 
+    @operation("GET /definitions/{name}/layout", needs="read", raises=(UnknownDefinition,))
     async def layout(self, name: str) -> Layout:
         """Where an editor draws the definition."""
         return _layout((await self._revising.find(name)).layout)
 
+    @operation(
+        "PUT /definitions/{name}/layout", needs="build", raises=(UnknownDefinition, Conflict),
+        example={"layout": {"nodes": {}}},
+    )  # fmt: skip
     async def set_layout(self, name: str, layout: Any, *, if_match: str | None = None) -> Layout:
         """Keep where things are drawn; `if_match` is the etag of the layout before."""
         data = msgspec.json.decode(encode(layout, "The layout", MAX_LAYOUT_BYTES))

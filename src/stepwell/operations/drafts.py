@@ -6,12 +6,20 @@ from typing import Annotated, Any
 
 import msgspec
 
-from stepwell.errors import Conflict, DraftNotFound, UnknownDefinition
+from stepwell.errors import (
+    Conflict,
+    DefinitionExists,
+    DraftNotFound,
+    InvalidDefinition,
+    QuotaExceeded,
+    UnknownDefinition,
+)
 from stepwell.graph.documents import as_text, etag_of, readable
 from stepwell.graph.parse import MAX_TAGS, MAX_TITLE
 from stepwell.kernel.clock import shown
 from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, DraftRecord
+from stepwell.operation import operation
 from stepwell.operations.publishing import Publishing
 from stepwell.operations.revising import (
     MAX_AUTHOR,
@@ -33,6 +41,14 @@ class Drafts(Publishing):
         await self._revising.find(name)
         return await self._workspace.store.records.draft(self._workspace.id, name)
 
+    @operation(
+        "GET /definitions/{name}/draft", needs="read", name="drafts.get",
+        raises=(UnknownDefinition, DraftNotFound),
+    )  # fmt: skip
+    async def get_draft(self, name: str) -> DraftRecord:
+        """The draft of a definition."""
+        return await self._require_draft(name)
+
     async def _require_draft(self, name: str) -> DraftRecord:
         """The draft of a definition; raises DraftNotFound."""
         found = await self.draft(name)
@@ -40,6 +56,11 @@ class Drafts(Publishing):
             raise DraftNotFound(f"{name!r} has no draft.", definition=name)
         return found
 
+    @operation(
+        "PUT /definitions/{name}/draft", needs="build", name="drafts.save",
+        caller={"author": "name"}, raises=(UnknownDefinition, Conflict),
+        example={"document": {"name": "tidy-up", "nodes": []}},
+    )  # fmt: skip
     async def save_draft(
         self,
         name: str,
@@ -85,6 +106,10 @@ class Drafts(Publishing):
         now = self._workspace.clock.now()
         return DraftRecord(name, text, etag_of(text), base_hash, author, now)
 
+    @operation(
+        "DELETE /definitions/{name}/draft", needs="build", name="drafts.discard",
+        result="discarded", destructive=True, raises=(UnknownDefinition, Conflict),
+    )  # fmt: skip
     async def discard_draft(self, name: str, *, if_match: str | None = None) -> bool:
         """Forget the draft; whether there was one.
 
@@ -103,6 +128,14 @@ class Drafts(Publishing):
 
         return await self._revising.persist(attempt)
 
+    @operation(
+        "POST /definitions/{name}/publish", needs="build", name="drafts.publish",
+        caller={"author": "name"}, destructive=True,
+        raises=(
+            UnknownDefinition, DraftNotFound, Conflict, InvalidDefinition, DefinitionExists,
+            QuotaExceeded,
+        ),
+    )  # fmt: skip
     async def publish_draft(
         self,
         name: str,

@@ -13,7 +13,7 @@ from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
 from stepwell.kernel.names import check_count, check_text
 from stepwell.kernel.records import EventRecord
-from stepwell.operation import Workspace
+from stepwell.operation import Noun, Workspace, operation
 
 MAX_PAGE = 1000
 
@@ -25,12 +25,25 @@ class EventPage(msgspec.Struct, frozen=True):
     next_cursor: str | None
 
 
-class Events:
+class Events(Noun):
     """The events of a workspace, as far back as they are kept: 7 days."""
+
+    noun = "events"
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
+    @operation(
+        "POST /events", needs="run", status=202, result="emitted",
+        example={"type": "order.paid", "payload": {"order": 7}},
+    )  # fmt: skip
+    async def emit(
+        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
+    ) -> bool:
+        """Emit an event; false if an earlier one that was to be `once` of its type and key won."""
+        return await self._workspace.engine.emit(type, payload, key=key, once=once)
+
+    @operation("GET /events", needs="read")
     async def list(
         self, type: str | None = None, *, limit: int = 50, cursor: str | None = None
     ) -> EventPage:

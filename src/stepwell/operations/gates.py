@@ -2,38 +2,54 @@
 
 from __future__ import annotations
 
+import builtins
 import secrets
 from collections.abc import Collection
 
 import msgspec
 
-from stepwell.errors import GateClosed, GateNotFound, Overtaken
+from stepwell.errors import (
+    GateClosed,
+    GateDrifted,
+    GateNotFound,
+    NotAnApprover,
+    Overtaken,
+    TokenInvalid,
+)
 from stepwell.kernel import gates as rules
 from stepwell.kernel.changes import SendSignal
 from stepwell.kernel.records import Decision, GateRecord
-from stepwell.operation import Workspace
+from stepwell.operation import Noun, Workspace, operation
 
 TOKEN_BYTES = 32
 
 
-class Gates:
+class Gates(Noun):
     """The gates of a workspace."""
+
+    noun = "gates"
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._records = workspace.store.records
 
-    async def list(self, run_id: str | None = None) -> list[GateRecord]:
+    @operation("GET /gates", needs="read")
+    async def list(self, run_id: str | None = None) -> builtins.list[GateRecord]:
         """Gates that wait for a decision: all, or those of a run and of those below it."""
         return await self._records.gates(self._workspace.id, run_id)
 
+    @operation("GET /gates/{gate_id}", needs="read", raises=(GateNotFound,))
     async def get(self, gate_id: str) -> GateRecord:
-        """The gate as it is now; raises GateNotFound."""
+        """The gate as it is now."""
         gate = await self._records.gate(self._workspace.id, gate_id)
         if gate is None:
             raise GateNotFound(f"There is no gate {gate_id!r}.", gate_id=gate_id)
         return gate
 
+    @operation(
+        "POST /gates/{gate_id}/tokens", needs="build", status=201, result="token",
+        raises=(GateNotFound, GateClosed),
+    )  # fmt: skip
     async def token(self, gate_id: str) -> str:
         """A new token, with which whoever has it can decide once; only its hash is kept."""
         token = secrets.token_urlsafe(TOKEN_BYTES)
@@ -46,6 +62,11 @@ class Gates:
                 continue
             return token
 
+    @operation(
+        "POST /gates/{gate_id}/decide", needs="run", caller={"by": "name", "roles": "roles"},
+        raises=(GateNotFound, GateClosed, GateDrifted, NotAnApprover, TokenInvalid),
+        example={"decision": "approve", "note": "Looks right."},
+    )  # fmt: skip
     async def decide(
         self, gate_id: str, decision: Decision, *, by: str, note: str = "",
         roles: Collection[str] = (), token: str | None = None, seen_hash: str | None = None,

@@ -15,12 +15,14 @@ import msgspec
 
 from stepwell.errors import (
     Conflict,
+    DefinitionExists,
     InvalidDefinition,
     InvalidInput,
     ProposalNotFound,
     ProposalNotOpen,
     ProposalsForbidden,
     StepwellError,
+    UnknownDefinition,
 )
 from stepwell.graph.definition import Policy
 from stepwell.graph.diff import diff, differs
@@ -38,7 +40,7 @@ from stepwell.kernel.records import (
     ProposalStatus,
     Review,
 )
-from stepwell.operation import Workspace
+from stepwell.operation import Noun, Workspace, operation
 from stepwell.operations.revising import (
     MAX_AUTHOR,
     MAX_NOTE,
@@ -52,14 +54,21 @@ from stepwell.operations.revising import (
 EXPIRY_SECONDS = 14 * 86_400
 
 
-class Proposals:
+class Proposals(Noun):
     """The proposals of a workspace."""
+
+    noun = "proposals"
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
         self._revising = Revising(workspace)
         self._records = workspace.store.records
 
+    @operation(
+        "POST /definitions/{name}/proposals", needs="run", status=201, caller={"author": "name"},
+        raises=(UnknownDefinition, ProposalsForbidden, Conflict),
+        example={"operations": [{"op": "set_meta", "title": "Tidy up"}]},
+    )  # fmt: skip
     async def propose(
         self,
         name: str,
@@ -112,10 +121,18 @@ class Proposals:
         await self._records.put_proposal(self._workspace.id, proposal, None)
         return proposal
 
-    async def get(self, proposal_id: str) -> ProposalRecord:
-        """The proposal as it is now; raises ProposalNotFound."""
-        return _as_shown(await self._find(proposal_id), self._workspace.clock.now())
+    @operation(
+        "GET /proposals/{proposal_id}", needs="read", raises=(ProposalNotFound,),
+        also=("/definitions/{name}/proposals/{proposal_id}",),
+    )  # fmt: skip
+    async def get(self, proposal_id: str, name: str | None = None) -> ProposalRecord:
+        """The proposal as it is now; `name` is the definition it is expected to be for."""
+        return _as_shown(await self._find(proposal_id, name), self._workspace.clock.now())
 
+    @operation(
+        "GET /proposals", needs="read", raises=(UnknownDefinition,),
+        also=("/definitions/{name}/proposals",),
+    )  # fmt: skip
     async def list(
         self, name: str | None = None, status: str | None = None
     ) -> Sequence[ProposalRecord]:
@@ -129,16 +146,23 @@ class Proposals:
         found = await self._records.proposals(self._workspace.id, name, status, now)
         return [_as_shown(each, now) for each in found]
 
+    @operation(
+        "POST /proposals/{proposal_id}/review", needs="build", caller={"reviewer": "name"},
+        also=("/definitions/{name}/proposals/{proposal_id}/review",),
+        raises=(ProposalNotFound, ProposalNotOpen, ProposalsForbidden),
+        example={"approve": True, "note": "Fine."},
+    )  # fmt: skip
     async def review(
-        self, proposal_id: str, approve: bool, *, reviewer: str, note: str = ""
-    ) -> ProposalRecord:
+        self, proposal_id: str, approve: bool, *, reviewer: str, note: str = "",
+        name: str | None = None,
+    ) -> ProposalRecord:  # fmt: skip
         """Approve a proposal, or reject it; one's own only if the policy allows that."""
         check_text(reviewer, "reviewer", MAX_AUTHOR)
         check_words(note, "note", MAX_NOTE)
         check_flag(approve, "approve")
 
         async def attempt() -> ProposalRecord:
-            proposal = await self._open(proposal_id, "pending")
+            proposal = await self._open(proposal_id, "pending", name)
             if reviewer == proposal.author and not await self._allows_self_review(proposal):
                 raise ProposalsForbidden(
                     f"{reviewer!r} made proposal {proposal.id}; somebody else has to review it.",
@@ -150,7 +174,18 @@ class Proposals:
 
         return await self._revising.persist(attempt)
 
-    async def apply(self, proposal_id: str, *, author: str = "") -> PublishResult:
+    @operation(
+        "POST /proposals/{proposal_id}/apply", needs="build", caller={"author": "name"},
+        also=("/definitions/{name}/proposals/{proposal_id}/apply",),
+        destructive=True,
+        raises=(
+            ProposalNotFound, ProposalNotOpen, UnknownDefinition, Conflict, InvalidDefinition,
+            DefinitionExists,
+        ),
+    )  # fmt: skip
+    async def apply(
+        self, proposal_id: str, *, author: str = "", name: str | None = None
+    ) -> PublishResult:
         """Publish what was approved.
 
         If another revision is current by now, or the document is invalid, the proposal has
@@ -158,7 +193,7 @@ class Proposals:
         """
 
         async def attempt() -> PublishResult:
-            proposal = await self._open(proposal_id, "approved")
+            proposal = await self._open(proposal_id, "approved", name)
             head = await self._revising.find(proposal.definition)
             try:
                 return await self._apply(proposal, head, author)
@@ -184,18 +219,20 @@ class Proposals:
 
     # -- states --------------------------------------------------------------------------
 
-    async def _find(self, proposal_id: Any) -> ProposalRecord:
+    async def _find(self, proposal_id: Any, name: str | None) -> ProposalRecord:
         known = isinstance(proposal_id, str) and is_id(proposal_id)
         found = await self._records.proposal(self._workspace.id, proposal_id) if known else None
-        if found is None:
+        if found is None or name not in (None, found.definition):
             raise ProposalNotFound(
                 f"There is no proposal {show(proposal_id)}.", proposal_id=proposal_id
             )
         return found
 
-    async def _open(self, proposal_id: str, status: ProposalStatus) -> ProposalRecord:
+    async def _open(
+        self, proposal_id: str, status: ProposalStatus, name: str | None
+    ) -> ProposalRecord:
         """The proposal, if it has that status and time left."""
-        proposal = await self._find(proposal_id)
+        proposal = await self._find(proposal_id, name)
         if _has_expired(proposal, self._workspace.clock.now()):
             proposal = await self._put(proposal, "expired")
         if proposal.status != status:

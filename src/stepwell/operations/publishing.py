@@ -6,11 +6,20 @@ from typing import Any, NamedTuple, get_args
 
 import msgspec
 
-from stepwell.errors import AlreadyCurrent, InvalidInput
+from stepwell.errors import (
+    AlreadyCurrent,
+    Conflict,
+    DefinitionExists,
+    InvalidDefinition,
+    InvalidInput,
+    QuotaExceeded,
+    RevisionNotFound,
+    UnknownDefinition,
+)
 from stepwell.graph.documents import Checked, valid
 from stepwell.kernel.names import show
 from stepwell.kernel.records import Source
-from stepwell.operation import Workspace
+from stepwell.operation import Workspace, operation
 from stepwell.operations.revising import Publication, PublishResult, Revising
 
 
@@ -28,6 +37,11 @@ class Publishing:
         self._workspace = workspace
         self._revising = Revising(workspace)
 
+    @operation(
+        "POST /definitions/publish", needs="build", caller={"author": "name"}, destructive=True,
+        raises=(Conflict, InvalidDefinition, DefinitionExists, QuotaExceeded),
+        example={"document": {"name": "tidy-up", "nodes": []}},
+    )  # fmt: skip
     async def publish(
         self,
         document: Any,
@@ -64,6 +78,14 @@ class Publishing:
 
         return await self._revising.persist(attempt)
 
+    @operation(
+        "POST /definitions/{name}/rollback", needs="build", caller={"author": "name"},
+        destructive=True, example={"ref": "1.0.0"},
+        raises=(
+            UnknownDefinition, RevisionNotFound, AlreadyCurrent, Conflict, InvalidDefinition,
+            DefinitionExists,
+        ),
+    )  # fmt: skip
     async def rollback(
         self,
         name: str,

@@ -2,17 +2,18 @@
 
 from __future__ import annotations
 
+import builtins
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from stepwell.errors import InvalidInput, InvalidName, SecretNotFound
+from stepwell.errors import InvalidInput, InvalidName, SecretKeyInvalid, SecretNotFound
 from stepwell.kernel.clock import moment
 from stepwell.kernel.masking import SHORTEST
 from stepwell.kernel.records import SecretRecord
 from stepwell.kernel.sealing import Keyring
-from stepwell.operation import Workspace
+from stepwell.operation import Noun, Workspace, operation
 
 MAX_CHARACTERS = 64 * 1024
 # What can stand in a reference: {{secrets.NAME}}.
@@ -29,8 +30,10 @@ class SecretInfo:
     updated_at: datetime
 
 
-class Secrets:
+class Secrets(Noun):
     """The secrets of a workspace: nobody can read them, only nodes are given them."""
+
+    noun = "secrets"
 
     def __init__(self, workspace: Workspace, keys: Callable[[], Keyring]) -> None:
         self._workspace = workspace
@@ -38,13 +41,18 @@ class Secrets:
         # Brings the operator's keys, made if there are none.
         self._keys = keys
 
-    async def list(self) -> list[SecretInfo]:
+    @operation("GET /secrets", needs="build")
+    async def list(self) -> builtins.list[SecretInfo]:
         """Names, and when they were set."""
         return [
             SecretInfo(each.name, each.key_id, moment(each.created_at), moment(each.updated_at))
             for each in await self._records.secrets(self._workspace.id)
         ]
 
+    @operation(
+        "PUT /secrets/{name}", needs="build", raises=(SecretKeyInvalid,),
+        example={"name": "hook-secret", "value": "correct horse battery"},
+    )  # fmt: skip
     async def set(self, name: str, value: str) -> None:
         """Set a secret, or replace it; runs see the new value within seconds."""
         if not _NAME.fullmatch(name):
@@ -59,11 +67,13 @@ class Secrets:
         sealed = self._seal(self._keys(), name, value)
         await self._records.put_secret(self._workspace.id, sealed)
 
+    @operation("DELETE /secrets/{name}", needs="build", destructive=True, raises=(SecretNotFound,))
     async def delete(self, name: str) -> None:
-        """Forget a secret; raises SecretNotFound."""
+        """Forget a secret."""
         if not await self._records.delete_secret(self._workspace.id, name):
             raise SecretNotFound(f"There is no secret {name!r}.", name=name)
 
+    @operation("POST /secrets/rotate", needs="own", result="sealed", raises=(SecretKeyInvalid,))
     async def rotate(self) -> int:
         """Seal with the first key what was sealed with older ones; how many there were."""
         keyring = self._keys()

@@ -7,11 +7,18 @@ from typing import Any, Literal
 
 import msgspec
 
-from stepwell.errors import Conflict, DefinitionExists, UnknownDefinition
+from stepwell.errors import (
+    Conflict,
+    DefinitionExists,
+    InvalidDefinition,
+    QuotaExceeded,
+    UnknownDefinition,
+)
 from stepwell.graph.diff import describe, diff
 from stepwell.graph.documents import Checked
 from stepwell.graph.problems import Problem
 from stepwell.kernel.records import DefinitionRecord
+from stepwell.operation import operation
 from stepwell.operations.publishing import Publishing, Seen
 from stepwell.operations.revising import Publication, PublishResult
 from stepwell.record import Amendment
@@ -51,11 +58,20 @@ class SyncPlan(msgspec.Struct, frozen=True):
 class Syncing(Publishing):
     """Brings definitions up to date."""
 
+    @operation(
+        "POST /definitions/sync", needs="build", caller={"author": "name"}, destructive=True,
+        raises=(Conflict, InvalidDefinition, DefinitionExists, QuotaExceeded),
+        example={"document": {"name": "tidy-up", "nodes": []}},
+    )  # fmt: skip
     async def sync(self, document: Any, *, note: str = "", author: str = "") -> PublishResult:
         """Create or update the definition of a document, unless it is current already."""
         how = Publication("sync", author, note)
         return await self._publish(await self._revising.check(document), how, None)
 
+    @operation(
+        "POST /definitions/sync-all", needs="build", caller={"author": "name"}, destructive=True,
+        raises=(QuotaExceeded,), example={"documents": [{"name": "tidy-up", "nodes": []}]},
+    )  # fmt: skip
     async def sync_all(
         self,
         documents: Sequence[Any],
@@ -139,6 +155,10 @@ class Syncing(Publishing):
             describe(diff(old, found.document)), problems,
         )  # fmt: skip
 
+    @operation(
+        "DELETE /definitions/{name}", needs="build", destructive=True,
+        raises=(UnknownDefinition, Conflict),
+    )  # fmt: skip
     async def delete(self, name: str, *, if_match: str | None = None) -> None:
         """Delete a definition with its draft, history and proposals; its runs go on.
 

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from typing import Any
+from datetime import datetime
+from typing import Any, Literal
 
 import msgspec
 
 from stepwell.errors import TriggerInvalid
 from stepwell.kernel.clock import to_datetime
-from stepwell.kernel.records import TriggerRecord
+from stepwell.kernel.records import Origin, TriggerRecord
 from stepwell.kernel.zones import local, zone_named
 from stepwell.operation import Workspace
 from stepwell.operations.arming import type_named
@@ -23,6 +24,34 @@ class Preview(msgspec.Struct, frozen=True):
 
     description: str
     timezone: str
+    # Times with the offset of the zone.
+    next: list[str]
+
+
+class TriggerView(msgspec.Struct, frozen=True):
+    """A trigger as it is: what it waits for, and why it does not fire if it does not."""
+
+    id: str
+    definition: str
+    name: str
+    type: str
+    origin: Origin
+    serial: int
+    enabled: bool
+    config: dict[str, Any]
+    timezone: str
+    created_at: datetime
+    updated_at: datetime
+    event: str | None
+    path: str | None
+    last_fired_at: datetime | None
+    last_run_id: str | None
+    last_error: str | None
+    failures: int
+    paused: str | None
+    status: Literal["enabled", "disabled", "paused", "over"]
+    why: str | None
+    description: str
     # Times with the offset of the zone.
     next: list[str]
 

@@ -8,15 +8,21 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
 from stepwell.errors import (
     Conflict,
+    DefinitionDisabled,
+    InputInvalid,
     InvalidInput,
     Overtaken,
+    QueueFull,
+    QuotaExceeded,
+    TriggerDisabled,
     TriggerExists,
+    TriggerInvalid,
     TriggerNotFound,
     UnknownDefinition,
 )
@@ -24,10 +30,10 @@ from stepwell.graph.definition import ID
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.names import check_count, show
 from stepwell.kernel.records import RefusalRecord, TriggerRecord
-from stepwell.operation import Workspace
+from stepwell.operation import Noun, Workspace, operation
 from stepwell.operations.arming import armed, refuse_past, refuse_taken_path, renewed, type_named
 from stepwell.operations.revising import check_flag
-from stepwell.operations.trigger_views import PREVIEWED, Preview, previewed, view
+from stepwell.operations.trigger_views import PREVIEWED, Preview, TriggerView, previewed, view
 from stepwell.record import VersionRow
 
 MOST_PREVIEWED = 1000
@@ -36,8 +42,18 @@ MOST_REFUSALS = 1000
 TRIES = 50
 
 
-class Triggers:
+class Fired(NamedTuple):
+    """What came of firing a trigger by hand."""
+
+    run_id: str
+    # False if there was a run for that key already.
+    created: bool
+
+
+class Triggers(Noun):
     """The triggers of a workspace."""
+
+    noun = "triggers"
 
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
@@ -70,12 +86,31 @@ class Triggers:
             )
         return found
 
+    @operation("GET /triggers", needs="read", name="triggers.list", raises=(UnknownDefinition,))
+    async def views(self, definition: str | None = None) -> builtins.list[TriggerView]:
+        """All triggers, or those of a definition: what they wait for, and why they do not fire."""
+        return [TriggerView(**each) for each in await self.shown(*await self.list(definition))]
+
+    @operation(
+        "GET /triggers/{trigger}", needs="read", name="triggers.get", raises=(TriggerNotFound,)
+    )
+    async def view(self, trigger: str) -> TriggerView:
+        """A trigger by its id, or by `definition/name`."""
+        return await self._viewed(await self.get(trigger))
+
+    async def _viewed(self, trigger: TriggerRecord) -> TriggerView:
+        return TriggerView(**(await self.shown(trigger))[0])
+
+    @operation("GET /triggers/{trigger}/refusals", needs="read", raises=(TriggerNotFound,))
     async def refusals(self, trigger: str, limit: int = 100) -> builtins.list[RefusalRecord]:
         """Firings of the last 7 days that started no run, the newest first."""
         found = await self.get(trigger)
         limit = min(check_count(limit, "limit"), MOST_REFUSALS)
         return await self._records.refusals(self._workspace.id, found.id, limit)
 
+    @operation(
+        "GET /triggers/{trigger}/preview", needs="read", raises=(TriggerNotFound, TriggerInvalid)
+    )
     async def preview(self, trigger: str, count: int = PREVIEWED) -> Preview:
         """The next times at which a trigger fires; none if it does not wait for a time."""
         if check_count(count, "count") > MOST_PREVIEWED:
@@ -90,6 +125,11 @@ class Triggers:
 
     # -- changing ------------------------------------------------------------------------
 
+    @operation(
+        "POST /triggers", needs="build", status=201,
+        raises=(UnknownDefinition, TriggerInvalid, TriggerExists, QuotaExceeded),
+        example={"definition": "hello", "type": "schedule", "config": {"cron": "0 9 * * *"}},
+    )  # fmt: skip
     async def create(
         self, definition: str, type: str, config: Mapping[str, Any] | None = None, *,
         name: str | None = None, timezone: str | None = None, enabled: bool = True,
@@ -121,6 +161,11 @@ class Triggers:
             ) from None
         return record
 
+    @operation(
+        "PUT /triggers/{trigger}", needs="build",
+        raises=(TriggerNotFound, TriggerInvalid, TriggerExists, Conflict, QuotaExceeded),
+        example={"config": {"cron": "0 9 * * *"}},
+    )  # fmt: skip
     async def update(
         self, trigger: str, config: Mapping[str, Any], *, serial: int | None = None
     ) -> TriggerRecord:
@@ -144,6 +189,10 @@ class Triggers:
 
         return await self._change(trigger, change)
 
+    @operation(
+        "POST /triggers/{trigger}/enable", needs="build",
+        raises=(TriggerNotFound, TriggerInvalid, Conflict),
+    )  # fmt: skip
     async def enable(self, trigger: str) -> TriggerRecord:
         """Let a trigger fire; nothing that it missed meanwhile is made up for."""
         return await self._change(
@@ -151,12 +200,18 @@ class Triggers:
             lambda record: msgspec.structs.replace(record, enabled=True, paused=None),
         )
 
+    @operation(
+        "POST /triggers/{trigger}/disable", needs="build", raises=(TriggerNotFound, Conflict)
+    )
     async def disable(self, trigger: str) -> TriggerRecord:
         """Let a trigger fire no more."""
         return await self._change(
             trigger, lambda record: msgspec.structs.replace(record, enabled=False)
         )
 
+    @operation(
+        "DELETE /triggers/{trigger}", needs="build", destructive=True, raises=(TriggerNotFound,)
+    )
     async def delete(self, trigger: str) -> None:
         """Delete a trigger that was made by hand."""
         found = await self.get(trigger)
@@ -168,12 +223,18 @@ class Triggers:
         if not await self._records.delete(self._workspace.id, found.id):
             raise TriggerNotFound(f"There is no trigger {show(trigger)} any more.")
 
-    async def fire(
-        self, trigger: str, payload: Any = None, *, key: str | None = None
-    ) -> tuple[str, bool]:
+    @operation(
+        "POST /triggers/{trigger}/fire", needs="run", status=201, example={"payload": {}},
+        raises=(
+            TriggerNotFound, TriggerDisabled, TriggerInvalid, UnknownDefinition,
+            DefinitionDisabled, InputInvalid, QueueFull, QuotaExceeded,
+        ),
+    )  # fmt: skip
+    async def fire(self, trigger: str, payload: Any = None, *, key: str | None = None) -> Fired:
         """Start a run as the trigger would, with that payload; its id, and whether it is new."""
         found = await self.get(trigger)
-        return await self._workspace.fire(found, {} if payload is None else payload, key)
+        fired = await self._workspace.fire(found, {} if payload is None else payload, key)
+        return Fired(*fired)
 
     async def _change(
         self, trigger: str, change: Callable[[TriggerRecord], TriggerRecord]
