@@ -31,14 +31,14 @@ class Typist:
 
     def __init__(self, folder: Path, **environ: str) -> None:
         self.folder = folder
-        self._environ = {
+        self.environ = {
             **os.environ, "PYTHONWARNINGS": "error", "TMPDIR": str(folder),
             "STEPWELL_STORE": f"sqlite:///{folder}/stepwell.db", **environ,
         }  # fmt: skip
 
     def __call__(self, *words: str) -> Done:
         done = subprocess.run(
-            [sys.executable, "-m", "stepwell.cli", *words], cwd=REPOSITORY, env=self._environ,
+            [sys.executable, "-m", "stepwell.cli", *words], cwd=REPOSITORY, env=self.environ,
             capture_output=True, text=True, timeout=PATIENCE_SECONDS, check=False,
         )  # fmt: skip
         return Done(done.returncode, done.stdout, done.stderr)

@@ -1,0 +1,75 @@
+"""The web server of the examples takes requests for webhooks, and answers as the table says."""
+
+from __future__ import annotations
+
+import json
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from typing import Any
+from urllib.error import HTTPError
+from urllib.request import Request, urlopen
+
+import pytest
+
+from examples.webhook_server import STATUS
+from tests.examples.support import README, REPOSITORY, Typist
+from tests.surfaces.support import PATIENCE_SECONDS, until
+
+
+@pytest.fixture
+def address(typist: Typist) -> Iterator[str]:
+    """Where the server of the example takes requests, for the definition of its docstring."""
+    assert typist("definitions", "publish", "examples/release-notes.yaml").exit_code == 0
+    with subprocess.Popen(
+        [sys.executable, "-m", "examples.webhook_server", "0"], cwd=REPOSITORY,
+        env=typist.environ, stdout=subprocess.PIPE, text=True, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        yield process.stdout.readline().split()[-1]
+        process.send_signal(signal.SIGINT)
+        _, said = process.communicate(timeout=PATIENCE_SECONDS)
+        assert (process.returncode, "Traceback" in said) == (0, False), said
+
+
+def sent(url: str, body: bytes = b"", method: str = "POST") -> tuple[int, Any]:
+    try:
+        with urlopen(Request(url, body, method=method), timeout=PATIENCE_SECONDS) as answer:
+            return answer.status, json.load(answer)
+    except HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def test_a_request_starts_a_run_that_is_executed(address: str, typist: Typist) -> None:
+    status, found = sent(f"{address}release-notes", b'{"version": "1.4.1"}')
+    assert (status, found["created"]) == (202, True)
+    assert sent(f"{address}release-notes", b'{"version": "1.4.1"}') == (
+        202, {"run_id": found["run_id"], "created": False},
+    )  # fmt: skip
+
+    def run() -> Any:
+        return typist.document("runs", "show", found["run_id"], "--json")["run"]
+
+    until(lambda: run()["status"] == "completed")
+    assert run()["output"] == "Notes for 1.4.1"
+
+    status, refused = sent(f"{address}elsewhere", b"{}")
+    assert (status, refused["error"]["code"]) == (404, "trigger_not_found")
+    status, refused = sent(f"{address}release-notes", b"{")
+    assert (status, refused["error"]["code"]) == (400, "body_invalid")
+    status, refused = sent(f"{address}release-notes", b"{}", "PUT")
+    assert (status, refused["error"]["code"]) == (400, "request_unfit")
+
+
+def test_the_documentation_has_the_same_table() -> None:
+    page = (REPOSITORY / "docs" / "webhooks.md").read_text("utf-8")
+    rows = re.findall(r"^\| (`.*`) \| (\d{3}) \|", page, re.MULTILINE)
+    table = {code: int(status) for codes, status in rows for code in re.findall(r"`(\w+)`", codes)}
+    assert table == STATUS
+
+
+def test_the_readme_names_it() -> None:
+    assert "](webhook_server.py)" in README
