@@ -12,16 +12,19 @@ from stepwell import Stepwell, workflow
 from stepwell.catalog import trigger_types
 from stepwell.engine.receiver import BUDGET_SECONDS
 from stepwell.errors import (
+    DefinitionDisabled,
     InputInvalid,
     QuotaExceeded,
     RateLimited,
     RequestUnfit,
+    SecretKeyInvalid,
     SecretNotFound,
     SignatureInvalid,
     StoreUnavailable,
     TriggerInvalid,
 )
 from stepwell.kernel.clock import SECOND
+from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
 from tests.engine.support import Gate, eventually
@@ -110,6 +113,38 @@ async def test_a_sender_is_not_told_what_secrets_are_called(world: World) -> Non
         assert "payroll" not in refused.value.message + str(refused.value.details)
         (kept,) = await sw.triggers.refusals("told/hook")
         assert "the-payroll-secret" in kept.message
+
+
+@pytest.mark.parametrize("other", [None, "x" * 43 + "="])
+async def test_a_process_without_the_key_of_secrets_says_so(
+    world: World, other: str | None
+) -> None:
+    async with world([told]) as sw:
+        await sw.secrets.set("hook-secret", SECRET)
+        path = await hook(sw, verify="github", secret="hook-secret")
+    async with world([told], settings=Settings(secret_key=other)) as sw:
+        with pytest.raises(SecretKeyInvalid, match="not set up rightly"):
+            await sw.receive(path, **github(b"{}", "1"))
+        (kept,) = await sw.triggers.refusals("told/hook")
+        assert kept.code == "secret_key_invalid"
+        assert "STEPWELL_SECRET_KEY" in kept.message
+
+
+async def test_a_sender_is_not_told_how_a_definition_is_enabled(world: World) -> None:
+    document = {
+        "name": "payroll",
+        "triggers": [{"id": "t", "type": "webhook", "path": "pay"}],
+        "nodes": [{"id": "a", "type": "transform", "config": {"value": 1}}],
+    }
+    async with world() as sw:
+        await sw.definitions.publish(document)
+        await sw.definitions.set_enabled("payroll", False)
+        with pytest.raises(DefinitionDisabled) as refused:
+            await sw.receive("pay", body=b"{}")
+        assert refused.value.message == "This webhook is disabled."
+        assert refused.value.details == {}
+        (kept,) = await sw.triggers.refusals("payroll/t")
+        assert "stepwell definitions enable payroll" in kept.message
 
 
 async def test_a_refusal_keeps_nothing_of_what_was_sent(world: World) -> None:

@@ -15,6 +15,7 @@ from stepwell.engine.tally import Tally
 from stepwell.engine.vault import Vault
 from stepwell.engine.writer import Writer
 from stepwell.errors import (
+    DefinitionDisabled,
     RateLimited,
     RequestUnfit,
     SecretKeyInvalid,
@@ -103,6 +104,8 @@ class Receiver:
                 raise type(error)(
                     "This webhook is not set up rightly and can take nothing. Its refusals say why."
                 ) from error
+            if isinstance(error, DefinitionDisabled):
+                raise DefinitionDisabled("This webhook is disabled.") from error
             raise
 
     async def _receive(self, trigger: TriggerRecord, request: Request) -> Received:

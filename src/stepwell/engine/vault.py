@@ -18,6 +18,10 @@ from stepwell.record import Records
 
 # How long what was read stands before the store is asked again.
 FRESH_SECONDS = 5
+_NO_KEY = (
+    "The secret {!r} is there, but this process has no key to open it with. Give it the one that "
+    "secrets are sealed with, as STEPWELL_SECRET_KEY."
+)
 
 
 class Opened(dict[str, str]):
@@ -81,7 +85,8 @@ class Vault:
         except SecretKeyInvalid as error:
             found.closed = dict.fromkeys((each.name for each in sealed), error.message)
             return found
-        if keyring is None:  # a reference to one says that it is missing
+        if keyring is None:
+            found.closed = {each.name: _NO_KEY.format(each.name) for each in sealed}
             return found
         for each in sealed:
             place = f"{self._workspace_id}/{each.name}"

@@ -61,7 +61,8 @@ class Keyring:
         if key is None:
             raise SecretKeyInvalid(
                 f"The secret {about.rpartition('/')[2]!r} was sealed with the key {key_id}, which "
-                f"is not among those given: {', '.join(self._keys)}."
+                f"is not among those given: {', '.join(self._keys)}. Add it to "
+                "STEPWELL_SECRET_KEY, behind a comma."
             )
         try:
             raw = base64.b64decode(sealed)
