@@ -8,7 +8,14 @@ from typing import Any
 import pytest
 from msgspec.structs import replace
 
-from stepwell.errors import InvalidDefinition, QuotaExceeded, TriggerExists, TriggerNotFound
+from stepwell.errors import (
+    InvalidDefinition,
+    QuotaExceeded,
+    TriggerDisabled,
+    TriggerExists,
+    TriggerInvalid,
+    TriggerNotFound,
+)
 from stepwell.kernel.plans import Plan
 from stepwell.settings import Settings
 from tests.conftest import World
@@ -93,3 +100,23 @@ async def test_a_trigger_that_this_process_cannot_read_can_be_disabled(world: Wo
         await sw.triggers.disable("hooked/newer")
         found = await sw.triggers.get("hooked/newer")
         assert (found.enabled, found.event, found.config) == (False, "news", newer.config)
+
+
+async def test_firing_a_disabled_trigger_is_refused_with_the_way_out(world: World) -> None:
+    async with world([]) as sw:
+        await sw.definitions.publish(hooks(a="x"))
+        await sw.triggers.disable("hooked/a")
+        with pytest.raises(TriggerDisabled) as refused:
+            await sw.triggers.fire("hooked/a")
+        assert refused.value.message.endswith(
+            "It is disabled. It fires again after: stepwell triggers enable hooked/a"
+        )
+        (kept,) = await sw.triggers.refusals("hooked/a")
+        assert kept.code == "trigger_disabled"
+
+
+async def test_a_path_that_begins_with_a_slash_is_refused_for_that(world: World) -> None:
+    async with world([]) as sw:
+        await sw.definitions.publish(hooks())
+        with pytest.raises(TriggerInvalid, match="does not begin or end with one"):
+            await sw.triggers.create("hooked", "webhook", {"path": "/x"})

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -10,6 +11,8 @@ import pytest
 from stepwell.triggers.inbound.cloudevents import read_events
 from stepwell.triggers.inbound.headers import Headers
 from tests.surfaces.support import Cli
+
+REPOSITORY = Path(__file__).parent.parent.parent
 
 DOCUMENT = """
 name: report
@@ -61,9 +64,21 @@ def test_a_trigger_is_made_changed_fired_and_deleted(cli: Cli) -> None:
     assert cli.ok("triggers", "disable", "report/often")["status"] == "disabled"
     done = cli("triggers", "fire", "report/often")
     assert (done.exit_code, "It is disabled." in done.stderr) == (10, True)
+    assert "stepwell triggers enable report/often" in done.stderr
     assert cli.ok("triggers", "enable", "report/often")["status"] == "enabled"
     cli.ok("triggers", "delete", "report/often")
     assert "often" not in listed(cli)
+
+
+def test_the_commands_of_the_documentation_work_from_top_to_bottom(lite: Cli) -> None:
+    page = (REPOSITORY / "docs" / "triggers.md").read_text("utf-8")
+    block = next(each for each in page.split("```") if "triggers disable" in each)
+    lines = [line for line in block.splitlines() if line.startswith("stepwell ")]
+    assert len(lines) >= 8
+    for line in lines:
+        typed = line.removeprefix("stepwell ").replace("examples/", f"{REPOSITORY}/examples/")
+        done = lite.shell(typed)
+        assert done.exit_code == 0, f"{line}: {done.stderr}"
 
 
 def test_a_trigger_of_a_document_is_changed_there(cli: Cli) -> None:

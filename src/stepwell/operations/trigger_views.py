@@ -90,14 +90,19 @@ def view(workspace: Workspace, trigger: TriggerRecord, enabled: bool) -> dict[st
 
 def _status(trigger: TriggerRecord, preview: Preview, enabled: bool) -> tuple[str, str | None]:
     """How a trigger is, and why so if it does not fire."""
-    this = f"{trigger.definition}/{trigger.name}"
     if not trigger.enabled:
-        return "disabled", f"It fires again after: stepwell triggers enable {this}"
+        return "disabled", remedy(trigger)
     if trigger.paused is not None:
-        return "paused", f"{trigger.paused} Once mended: stepwell triggers enable {this}"
+        return "paused", f"{trigger.paused} {remedy(trigger)}"
     if not enabled:
         again = f"stepwell definitions enable {trigger.definition}"
         return "disabled", f"Its definition is disabled. It fires again after: {again}"
     if trigger.type == "schedule" and trigger.next_at is None:
         return "over", "Its time has passed."
     return "enabled", None
+
+
+def remedy(trigger: TriggerRecord) -> str:
+    """What makes a trigger fire again that is disabled or paused."""
+    when = "It fires again after" if not trigger.enabled else "Once mended"
+    return f"{when}: stepwell triggers enable {trigger.definition}/{trigger.name}"

@@ -33,7 +33,14 @@ from stepwell.kernel.records import RefusalRecord, TriggerRecord
 from stepwell.operation import Noun, Workspace, operation
 from stepwell.operations.arming import armed, refuse_past, refuse_taken_path, renewed, type_named
 from stepwell.operations.revising import check_flag
-from stepwell.operations.trigger_views import PREVIEWED, Preview, TriggerView, previewed, view
+from stepwell.operations.trigger_views import (
+    PREVIEWED,
+    Preview,
+    TriggerView,
+    previewed,
+    remedy,
+    view,
+)
 from stepwell.record import VersionRow
 
 MOST_PREVIEWED = 1000
@@ -233,7 +240,11 @@ class Triggers(Noun):
     async def fire(self, trigger: str, payload: Any = None, *, key: str | None = None) -> Fired:
         """Start a run as the trigger would, with that payload; its id, and whether it is new."""
         found = await self.get(trigger)
-        fired = await self._workspace.fire(found, {} if payload is None else payload, key)
+        try:
+            fired = await self._workspace.fire(found, {} if payload is None else payload, key)
+        except TriggerDisabled as error:
+            error.message += f" {remedy(found)}"
+            raise
         return Fired(*fired)
 
     async def _change(

@@ -72,7 +72,8 @@ class Config(TriggerConfig):
     def _check_path(cls, value: str) -> str:
         if value and (len(value) > MAX_PATH or not _PATH.fullmatch(value)):
             raise ValueError(
-                f"a path has letters, digits, '-', '_', '.', '~' and '/', at most {MAX_PATH}"
+                f"a path has letters, digits, '-', '_', '.' and '~', at most {MAX_PATH}, and '/' "
+                "between them: it does not begin or end with one"
             )
         return value
 
