@@ -7,9 +7,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.arguments import common, read_json
+from stepwell.cli.health import warn_without_worker
 from stepwell.cli.output import brief, emit, moment, table
 from stepwell.cli.session import connected
+from stepwell.graph.problems import Problems
 from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.records import TriggerRecord
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -43,16 +46,36 @@ def emit_(
     """
     given = None if payload is None else read_json(payload, "The payload")
 
-    async def work(stepwell: Stepwell) -> bool:
-        return await stepwell.emit(type_, given, key=key, once=once)
+    async def work(stepwell: Stepwell) -> tuple[bool, list[TriggerRecord]]:
+        created = await stepwell.emit(type_, given, key=key, once=once)
+        found = [each for each in await stepwell.triggers.list() if each.event is not None]
+        if created:
+            await warn_without_worker(stepwell)
+        return created, found
 
-    created = connected(store, work)
+    created, found = connected(store, work)
+    listening = sum(each.event == type_ and each.active for each in found)
     if as_json:
-        emit({"type": type_, "key": key, "emitted": created})
+        emit({"type": type_, "key": key, "emitted": created, "triggers": listening})
     elif created:
-        click.echo(f"Emitted {type_}.")
+        click.echo(f"Emitted {type_}. Triggers that listen for it: {listening}.")
     else:
         click.echo(f"There was an event {type_} with this key already; nothing was emitted.")
+    if created and not listening:
+        click.echo(_unheard(type_, found), err=True)
+
+
+def _unheard(type_: str, found: list[TriggerRecord]) -> str:
+    """That nothing is started by an event, and what may have been meant."""
+    for each in found:
+        if each.event == type_:
+            name = f"{each.definition}/{each.name}"
+            return f"Warning: No trigger fires for it: {name} is off, see stepwell triggers show."
+    known = {each.event for each in found if each.event is not None}
+    hint = Problems().did_you_mean(type_, sorted(known))
+    return (
+        f"Warning: No trigger fires for {type_!r}; only runs that wait for it go on. {hint}".strip()
+    )
 
 
 @events.command("list")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
+import click
 import msgspec
 
 from stepwell.cli.output import count, span
@@ -35,7 +36,7 @@ class Health(msgspec.Struct):
     warnings: list[Alert]
 
     def lines(self) -> list[str]:
-        """What a list of runs or workers begins with."""
+        """What a list of runs, triggers or workers begins with."""
         beat = (
             "none has reported"
             if self.last_heartbeat_seconds is None
@@ -63,6 +64,13 @@ async def health_of(stepwell: Stepwell, workers: list[WorkerInfo]) -> Health:
     health = Health(sum(worker.alive for worker in workers), age, unclaimed, oldest, [])
     health.warnings.extend(_warnings(health))
     return health
+
+
+async def warn_without_worker(stepwell: Stepwell) -> None:
+    """Say on standard error that what was just asked for waits until there is a worker."""
+    health = await health_of(stepwell, await stepwell.workers())
+    for line in health.warned("no_worker"):
+        click.echo(line, err=True)
 
 
 def _warnings(health: Health) -> list[Alert]:

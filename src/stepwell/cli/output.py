@@ -36,7 +36,11 @@ def shown(record: Any) -> dict[str, Any]:
 
 def brief(value: Any, widest: int = WIDEST) -> str:
     """A value as JSON text, cut off where it would fill the screen."""
-    text = compact(value)
+    return cut(compact(value), widest)
+
+
+def cut(text: str, widest: int = WIDEST) -> str:
+    """A text, cut off where it would fill the screen."""
     return text if len(text) <= widest else text[: widest - 1] + "…"
 
 

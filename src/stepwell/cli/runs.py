@@ -20,7 +20,7 @@ from stepwell.cli.arguments import (
 )
 from stepwell.cli.exits import StoppedWaiting
 from stepwell.cli.gates import gate_document, gate_lines
-from stepwell.cli.health import Health, health_of
+from stepwell.cli.health import Health, health_of, warn_without_worker
 from stepwell.cli.output import compact, emit
 from stepwell.cli.runtext import list_lines, show_lines
 from stepwell.cli.session import connected
@@ -295,9 +295,7 @@ def _begin(begin: Any, wait: bool, timeout: str | None, store: str | None, as_js
         waited_for.append(handle.id)
         if not as_json:
             click.echo(f"Run {handle.id} …", err=True)
-        health = await health_of(stepwell, await stepwell.workers())
-        for line in health.warned("no_worker"):
-            click.echo(line, err=True)
+        await warn_without_worker(stepwell)
         return {**started, "output": await handle.result(limit)}
 
     try:

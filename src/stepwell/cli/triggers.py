@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.arguments import common, read_json
-from stepwell.cli.output import compact, emit, fire_lines, moment, table
+from stepwell.cli.health import Health, health_of, warn_without_worker
+from stepwell.cli.output import emit, fire_lines
 from stepwell.cli.session import connected
+from stepwell.cli.triggertext import list_lines, show_lines
+from stepwell.errors import RunNotFound
 from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.records import TriggerRecord
 from stepwell.kernel.zones import zone_named
@@ -40,30 +43,22 @@ def triggers() -> None:
 @click.argument("definition", required=False, metavar="[DEFINITION]")
 @common
 def list_(definition: str | None, store: str | None, as_json: bool) -> None:
-    """List triggers, of one definition or of all.
+    """List triggers, of one definition or of all, led by the health of the workers.
 
     \b
     Example:
       stepwell triggers list nightly-checks
     """
 
-    async def work(stepwell: Stepwell) -> list[dict[str, Any]]:
-        return await stepwell.triggers.shown(*await stepwell.triggers.list(definition))
+    async def work(stepwell: Stepwell) -> tuple[Health, list[dict[str, Any]]]:
+        found = await stepwell.triggers.shown(*await stepwell.triggers.list(definition))
+        return await health_of(stepwell, await stepwell.workers()), found
 
-    found = connected(store, work)
+    health, found = connected(store, work)
     if as_json:
-        emit({"items": found})
-        return
-    rows = [
-        (
-            f"{each['definition']}/{each['name']}", each["type"], each["status"],
-            _short(each["next"][0] if each["next"] else None), moment(each["last_fired_at"]),
-            each["last_error"] or "",
-        )
-        for each in found
-    ]  # fmt: skip
-    heads = ("trigger", "type", "status", "next", "last fired", "last error")
-    click.echo("\n".join(table(heads, rows)) if rows else "No triggers.")
+        emit({"health": health, "items": found})
+    else:
+        click.echo("\n".join([*health.lines(), *list_lines(found)]))
 
 
 @triggers.command()
@@ -77,21 +72,26 @@ def show(trigger: str, store: str | None, as_json: bool) -> None:
       stepwell triggers show nightly-checks/nightly
     """
 
-    async def work(stepwell: Stepwell) -> dict[str, Any]:
+    async def work(stepwell: Stepwell) -> tuple[Health, dict[str, Any]]:
         found = await stepwell.triggers.get(trigger)
         refusals = await stepwell.triggers.refusals(found.id, 20)
         (shown,) = await stepwell.triggers.shown(found)
-        return shown | {
+        shown |= {
+            "last_run_status": await _status(stepwell, found.last_run_id),
             "refusals": [
                 {
                     "code": each.code, "message": each.message, "count": each.count,
                     "refused_at": to_datetime(each.refused_at),
                 }
                 for each in refusals
-            ]
+            ],
         }  # fmt: skip
+        return await health_of(stepwell, await stepwell.workers()), shown
 
-    _say(connected(store, work), as_json)
+    health, found = connected(store, work)
+    if not as_json:
+        click.echo("".join(f"{line}\n" for line in health.warned("no_worker")), nl=False)
+    _say(found, as_json)
 
 
 @triggers.command()
@@ -203,7 +203,9 @@ def fire(trigger: str, payload: str, key: str | None, store: str | None, as_json
     given = read_json(payload, "The payload")
 
     async def work(stepwell: Stepwell) -> tuple[str, bool]:
-        return await stepwell.triggers.fire(trigger, given, key=key)
+        fired = await stepwell.triggers.fire(trigger, given, key=key)
+        await warn_without_worker(stepwell)
+        return fired
 
     run_id, created = connected(store, work)
     if as_json:
@@ -250,29 +252,16 @@ def _change(
     _say(connected(store, work), as_json)
 
 
-def _short(at: str | None) -> str:
-    """A time in ISO 8601 to the second, with its offset."""
-    return "–" if at is None else f"{at[:10]} {at[11:19]} {at[-6:]}"
+async def _status(stepwell: Stepwell, run_id: str | None) -> str | None:
+    """How a run is, if it is still kept."""
+    try:
+        return None if run_id is None else (await stepwell.get_run(run_id)).status
+    except RunNotFound:
+        return None
 
 
 def _say(trigger: dict[str, Any], as_json: bool) -> None:
     if as_json:
         emit(trigger)
-        return
-    click.echo(f"{trigger['definition']}/{trigger['name']} ({trigger['type']}, {trigger['id']})")
-    click.echo(f"  {trigger['status']}: {trigger['description']}")
-    if trigger["why"]:
-        click.echo(f"  {trigger['why']}")
-    fired = trigger["last_fired_at"] and moment(trigger["last_fired_at"])
-    for label, value in (
-        ("config", compact(trigger["config"])), ("path", trigger["path"]),
-        ("next", "\n        ".join(map(_short, trigger["next"]))), ("last fired", fired),
-        ("last run", trigger["last_run_id"]), ("last error", trigger["last_error"]),
-    ):  # fmt: skip
-        if value:
-            click.echo(f"  {label}: {value}")
-    for each in trigger.get("refusals", ()):
-        times = f" ({each['count']} times)" if each["count"] > 1 else ""
-        click.echo(
-            f"  refused {moment(each['refused_at'])}: {each['code']}: {each['message']}{times}"
-        )
+    else:
+        click.echo("\n".join(show_lines(trigger)))
