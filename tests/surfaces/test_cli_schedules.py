@@ -79,7 +79,7 @@ def test_it_says_when_nothing_comes_any_more(lite: Cli) -> None:
         (["--every", "x"], 10, "schedule_invalid", "every"),
         ([], 20, "usage_error", "--every"),
         (["@daily", "--every", "1h"], 20, "usage_error", "one of the two"),
-        (["*", "*", "*", "*", "*"], 20, "usage_error", "unexpected"),
+        (["*", "*", "*", "*", "*"], 20, "usage_error", "quotes"),
     ],
 )  # fmt: skip
 def test_bad_input(lite: Cli, words: list[str], exit_code: int, code: str, message: str) -> None:
@@ -87,3 +87,12 @@ def test_bad_input(lite: Cli, words: list[str], exit_code: int, code: str, messa
     assert done.exit_code == exit_code
     assert done.document["error"]["code"] == code
     assert message in done.document["error"]["message"]
+
+
+def test_an_expression_without_quotes_is_told_that_it_needs_them(lite: Cli) -> None:
+    done = lite("schedules", "preview", "0", "2", "a.txt", "b.txt", "1-5")
+    assert (done.exit_code, 'quotes, like "0 2 * * 1-5"' in done.stderr) == (20, True)
+
+
+def test_a_field_is_named_with_its_article(lite: Cli) -> None:
+    assert "An hour is 0 to 23" in lite("schedules", "preview", "0 25 * * *").stderr

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+
 import pytest
 
+from stepwell.cli.triggertext import list_lines, show_lines
 from tests.surfaces.support import Cli
 
 DOCUMENT = """
@@ -65,3 +68,77 @@ def test_a_trigger_shows_how_its_last_run_ended(report: Cli) -> None:
         report.until(lambda found: found["run"]["status"] == "failed", "runs", "show", run_id)
     assert f"last run: {run_id} (failed)" in report("triggers", "show", "report/nightly").stdout
     assert report.ok("triggers", "show", "report/nightly")["last_run_status"] == "failed"
+
+
+def test_a_field_that_is_no_input_is_left_out_and_said_to_be(report: Cli) -> None:
+    done = report("triggers", "fire", "report/released", '{"verison": "1", "zebra": 2}')
+    assert done.exit_code == 0
+    assert "no such input: verison (did you mean 'version'?), zebra" in done.stderr
+    assert (
+        "Left out" not in report("triggers", "fire", "report/released", '{"version": "1"}').stderr
+    )
+    assert "Left out" not in report("triggers", "fire", "report/nightly", '{"zebra": 1}').stderr
+    help_text = report("triggers", "fire", "--help").stdout
+    assert "Filter, signature and rate are not applied." in help_text
+
+
+def test_a_webhook_made_by_hand_is_told_that_its_secret_is_missing(report: Cli) -> None:
+    config = '{"verify": "github", "secret": "hook"}'
+    made = report("triggers", "create", "report", "webhook", config)
+    assert made.exit_code == 0
+    assert "There is no secret 'hook' yet" in made.stderr
+    assert "stepwell secrets set hook" in made.stderr
+    changed = report("triggers", "update", "report/webhook", config.replace("hook", "other"))
+    assert "There is no secret 'other' yet" in changed.stderr
+    assert "secret" not in report("triggers", "update", "report/webhook", "{}").stderr
+
+
+def test_a_misspelt_trigger_is_told_what_may_be_meant(report: Cli) -> None:
+    done = report("triggers", "show", "report/nighty")
+    assert (done.exit_code, "Did you mean 'report/nightly'?" in done.stderr) == (10, True)
+    assert "Did you mean 'report/nightly'?" in report("triggers", "show", "reprot/nightly").stderr
+    assert "Did you mean" not in report("triggers", "show", "report/none").stderr
+
+
+def test_a_config_is_explained(report: Cli) -> None:
+    help_text = " ".join(report("triggers", "create", "--help").stdout.split())
+    assert "schedule, event, webhook or manual" in help_text
+    assert "docs/triggers.md" in help_text
+    assert "- reads it from standard input" in help_text
+    done = report("triggers", "create", "report", "schedule", "every=15m")
+    assert """Write it like '{"cron": "0 3 * * *"}'""" in done.stderr
+    assert "its own quotes" not in done.stderr
+    made = report.ok("triggers", "create", "report", "schedule", "-", stdin='{"every": "1h"}')
+    assert made["name"] == "schedule"
+
+
+def test_what_started_a_run_is_said_once(report: Cli) -> None:
+    report.ok("triggers", "create", "report", "schedule", '{"every": "1h"}')
+    run_id = report.ok("triggers", "fire", "report/schedule")["run_id"]
+    assert "started by       schedule (by hand)" in report("runs", "show", run_id).stdout
+
+
+def test_an_input_that_does_not_fit_is_described_once(report: Cli) -> None:
+    done = report("triggers", "fire", "report/released", '{"version": 5}', "--json")
+    error = done.document["error"]
+    assert (done.exit_code, error["code"], list(error["details"])) == (
+        10, "input_invalid", ["problems"],
+    )  # fmt: skip
+
+
+def test_lists_and_refusals_are_short() -> None:
+    trigger = {
+        "definition": "report", "name": "nightly", "type": "schedule", "id": "t", "why": None,
+        "status": "enabled", "description": "At 02:00.", "next": [], "last_fired_at": None,
+        "last_error": "x" * 500, "last_run_id": None, "config": {}, "path": None,
+        "refusals": [
+            {"code": "times_missed", "message": "17 times were missed.", "count": 17,
+             "refused_at": datetime(2026, 1, 1, tzinfo=UTC)},
+            {"code": "queue_full", "message": "Full.", "count": 2,
+             "refused_at": datetime(2026, 1, 1, tzinfo=UTC)},
+        ],
+    }  # fmt: skip
+    assert max(map(len, list_lines([trigger]))) < 130
+    *_, missed, full = show_lines(trigger)
+    assert missed.endswith("17 times were missed.")
+    assert full.endswith("Full. (2 times)")

@@ -13,6 +13,8 @@ from stepwell.errors import InvalidDuration, InvalidInput
 from stepwell.kernel.codec import decode
 from stepwell.kernel.durations import check_deadline, seconds
 
+_LIKE = '{"name": 1}'
+
 F = TypeVar("F", bound=Callable[..., Any])
 
 _store = click.option(
@@ -38,8 +40,11 @@ def waiting(command: F) -> F:
     return _wait(_timeout(command))
 
 
-def read_json(text: str, what: str) -> Any:
-    """JSON given as an argument; `-` reads standard input."""
+def read_json(text: str, what: str, like: str | None = None) -> Any:
+    """JSON given as an argument; `-` reads standard input.
+
+    `like` is an object to go by, where nothing but an object is meant.
+    """
     if text == "-":
         if sys.stdin is None:
             raise InvalidInput(f"{what} is to be read from standard input, which is closed.")
@@ -47,10 +52,9 @@ def read_json(text: str, what: str) -> Any:
     try:
         return decode(text)
     except (ValueError, RecursionError) as error:
-        raise InvalidInput(
-            f"{what} is not JSON: {error}. Write it like '{{\"name\": 1}}', or - to give it on "
-            "standard input; text needs its own quotes: '\"like this\"'."
-        ) from error
+        way = f"Write it like '{like or _LIKE}', or - to give it on standard input"
+        text_too = "" if like else "; text needs its own quotes: '\"like this\"'"
+        raise InvalidInput(f"{what} is not JSON: {error}. {way}{text_too}.") from error
 
 
 def read_input(argument: str | None, option: str | None) -> Any:

@@ -75,7 +75,9 @@ def _cause(run: Run) -> str | None:
         trigger.get("delivery") and f"for the delivery {trigger['delivery']}",
     )
     said = ", ".join(each for each in facts if each)
-    return f"{trigger['type']} {trigger['name']}{f' ({said})' if said else ''}"
+    kind, name = trigger["type"], trigger["name"]
+    who = name if name == kind else f"{kind} {name}"
+    return f"{who} ({said})" if said else f"{who}"
 
 
 def _journal(steps: list[Step]) -> Iterator[str]:

@@ -27,7 +27,7 @@ def schedules() -> None:
 
 
 @schedules.command()
-@click.argument("cron", metavar="[CRON]", required=False)
+@click.argument("words", metavar="[CRON]", nargs=-1)
 @click.option("--every", metavar="DURATION", help="Even steps beginning at --from, not CRON.")
 @click.option("--tz", "zone", metavar="ZONE", default="UTC", help="The time zone; else UTC.")
 @click.option(
@@ -40,7 +40,12 @@ def schedules() -> None:
 )  # fmt: skip
 @as_json
 def preview(
-    cron: str | None, every: str | None, zone: str, begin: str | None, count: int, as_json: bool
+    words: tuple[str, ...],
+    every: str | None,
+    zone: str,
+    begin: str | None,
+    count: int,
+    as_json: bool,
 ) -> None:
     """Say in words what a schedule means, and when it fires next. It needs no store.
 
@@ -50,6 +55,12 @@ def preview(
     Example:
       stepwell schedules preview "0 2 * * 1-5" --tz Europe/Berlin --from 2026-03-27
     """
+    if len(words) > 1:
+        raise click.UsageError(
+            'Put the cron expression into quotes, like "0 2 * * 1-5": it is one argument, and '
+            "without them the shell makes names of files of each *."
+        )
+    cron = words[0] if words else None
     if (cron is None) == (every is None):
         raise click.UsageError("Give a cron expression or --every, one of the two.")
     after = _begin(begin, zone)

@@ -9,11 +9,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.arguments import common, read_json
+from stepwell.cli.documents import say_problems
 from stepwell.cli.health import Health, health_of, warn_without_worker
 from stepwell.cli.output import emit, fire_lines
 from stepwell.cli.session import connected
 from stepwell.cli.triggertext import list_lines, show_lines
 from stepwell.errors import RunNotFound
+from stepwell.graph.inputs import closed_fields
+from stepwell.graph.problems import Problems
 from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.records import TriggerRecord
 from stepwell.kernel.zones import zone_named
@@ -22,6 +25,9 @@ if TYPE_CHECKING:
     from stepwell.app import Stepwell
     from stepwell.operations.triggers import Triggers
 
+MOST_LEFT_OUT = 20
+# What a config looks like.
+_CONFIG = '{"cron": "0 3 * * *"}'
 _trigger = click.argument("trigger", metavar="TRIGGER")
 
 
@@ -106,14 +112,17 @@ def create(
     definition: str, type_: str, config: str, name: str | None, tz: str | None, disabled: bool,
     store: str | None, as_json: bool,
 ) -> None:  # fmt: skip
-    """Make a trigger by hand; its config is JSON.
+    """Make a trigger by hand; its config is JSON, - reads it from standard input.
+
+    TYPE is schedule, event, webhook or manual. What a config may have is in docs/triggers.md,
+    and what is wrong with one is said, field by field.
 
     \b
     Examples:
       stepwell triggers create tidy-up schedule '{"cron": "0 3 * * *"}' --tz Europe/Berlin
       stepwell triggers create deploy event '{"event": "release", "filter": {"env": "prod"}}'
     """
-    given = read_json(config, "The config")
+    given = read_json(config, "The config", _CONFIG)
 
     _change(
         store,
@@ -129,13 +138,13 @@ def create(
 @click.argument("config", metavar="CONFIG")
 @common
 def update(trigger: str, config: str, store: str | None, as_json: bool) -> None:
-    """Give a trigger that was made by hand another config.
+    """Give a trigger that was made by hand another config; - reads it from standard input.
 
     \b
     Example:
       stepwell triggers update tidy-up/schedule '{"cron": "0 4 * * *"}'
     """
-    given = read_json(config, "The config")
+    given = read_json(config, "The config", _CONFIG)
     _change(store, as_json, lambda triggers: triggers.update(trigger, given))
 
 
@@ -162,7 +171,7 @@ def disable(trigger: str, store: str | None, as_json: bool) -> None:
     Example:
       stepwell triggers disable nightly-checks/nightly
     """
-    _change(store, as_json, lambda triggers: triggers.disable(trigger))
+    _change(store, as_json, lambda triggers: triggers.disable(trigger), doubts=False)
 
 
 @triggers.command()
@@ -196,22 +205,50 @@ def delete(trigger: str, store: str | None, as_json: bool) -> None:
 def fire(trigger: str, payload: str, key: str | None, store: str | None, as_json: bool) -> None:
     """Start a run as the trigger would, with this payload.
 
+    Filter, signature and rate are not applied. Without a map, fields of the payload that are no
+    inputs of the definition are left out; a manual trigger refuses them. - reads the payload from
+    standard input.
+
     \b
     Example:
       stepwell triggers fire deploy/pushed '{"ref": "main"}'
     """
     given = read_json(payload, "The payload")
 
-    async def work(stepwell: Stepwell) -> tuple[str, bool]:
-        fired = await stepwell.triggers.fire(trigger, given, key=key)
+    async def work(stepwell: Stepwell) -> tuple[str, bool, list[str]]:
+        run_id, created = await stepwell.triggers.fire(trigger, given, key=key)
         await warn_without_worker(stepwell)
-        return fired
+        return run_id, created, await _left_out(stepwell, trigger, run_id, given) if created else []
 
-    run_id, created = connected(store, work)
+    run_id, created, left_out = connected(store, work)
     if as_json:
         emit({"run_id": run_id, "created": created})
     else:
         click.echo(f"Run {run_id} {'started' if created else 'was started before'}.")
+    if left_out:
+        click.echo(
+            f"Left out, since the definition has no such input: {', '.join(left_out)}", err=True
+        )
+
+
+async def _left_out(stepwell: Stepwell, trigger: str, run_id: str, payload: Any) -> list[str]:
+    """Fields of a payload that did not get into the run's input, each with what may be meant."""
+    found = await stepwell.triggers.get(trigger)
+    input = (await stepwell.get_run(run_id)).input
+    if found.config.get("map") is not None or not (
+        isinstance(payload, dict) and isinstance(input, dict)
+    ):
+        return []
+    left_out = [name for name in payload if name not in input]
+    if not left_out:
+        return []
+    document = await stepwell.definitions.document(found.definition)
+    fields = closed_fields(document.get("inputs") or {}) or []
+    hints = [Problems().did_you_mean(name, fields) for name in left_out[:MOST_LEFT_OUT]]
+    return [
+        f"{name} ({hint[0].lower()}{hint[1:]})" if hint else name
+        for name, hint in zip(left_out, hints, strict=False)
+    ]
 
 
 @triggers.command()
@@ -241,12 +278,16 @@ def preview(trigger: str, count: int, store: str | None, as_json: bool) -> None:
 
 
 def _change(
-    store: str | None, as_json: bool, change: Callable[[Triggers], Awaitable[TriggerRecord]]
-) -> None:
-    """Make or change a trigger, and show it as it is then."""
+    store: str | None, as_json: bool, change: Callable[[Triggers], Awaitable[TriggerRecord]],
+    *, doubts: bool = True,
+) -> None:  # fmt: skip
+    """Make or change a trigger, and show it as it is then; also what is doubtful about it."""
 
     async def work(stepwell: Stepwell) -> dict[str, Any]:
-        (shown,) = await stepwell.triggers.shown(await change(stepwell.triggers))
+        changed = await change(stepwell.triggers)
+        if doubts:
+            say_problems(await stepwell.triggers.doubts(changed))
+        (shown,) = await stepwell.triggers.shown(changed)
         return shown
 
     _say(connected(store, work), as_json)

@@ -50,7 +50,7 @@ def check_triggers(
             kinds[kind].check(config, definition.timezone, path, problems)
             _check_map(config.get("map"), definition, path, problems)
             if secrets is not None:
-                _warn_of_secrets(kinds[kind].secrets_of(config), secrets, path, problems)
+                warn_of_secrets(kinds[kind].secrets_of(config), secrets, path, problems)
     _check_paths(definition, problems)
 
 
@@ -68,9 +68,10 @@ def _check_map(map: Any, definition: Definition, path: str, problems: Problems) 
             )  # fmt: skip
 
 
-def _warn_of_secrets(
+def warn_of_secrets(
     names: Iterable[str], secrets: Collection[str], path: str, problems: Problems
 ) -> None:
+    """Warn of secrets by which requests are checked, and which are not there."""
     for name in names:
         if name not in secrets:
             problems.warning(

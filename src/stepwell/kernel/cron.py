@@ -24,7 +24,7 @@ from cronsim import CronSim, CronSimError
 from stepwell.errors import ScheduleInvalid
 from stepwell.kernel import zones
 from stepwell.kernel.clock import SECOND
-from stepwell.kernel.names import show
+from stepwell.kernel.names import show, with_article
 
 # What expressions of these names mean.
 NAMED = {
@@ -185,7 +185,8 @@ def _read(expression: str) -> Cron:
         except (CronSimError, ValueError):
             raise _invalid(
                 f"The {name} of the cron expression {expression!r} cannot be {fields[index]!r}.",
-                f"A {name} is {allowed}; also a range 1-5, a list 1,3, a step */2, or * for all.",
+                f"{with_article(name)} is {allowed}; also a range 1-5, a list 1,3, a step */2, or "
+                "* for all.",
             ) from None
     try:
         found = CronSim(" ".join(fields), _THEN)

@@ -24,8 +24,8 @@ def show(value: Any) -> str:
 
 
 def with_article(noun: str) -> str:
-    """The noun with its article: `An http`, `A shell`."""
-    return f"An {noun}" if noun[:1] in "aeio" or noun.startswith("http") else f"A {noun}"
+    """The noun with its article: `An http`, `An hour`, `A shell`."""
+    return f"An {noun}" if noun[:1] in "aeio" or noun.startswith(("http", "hour")) else f"A {noun}"
 
 
 def check_text(value: Any, what: str, longest: int = MAX_LENGTH) -> str:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import builtins
 from collections.abc import Callable, Mapping
+from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 import msgspec
@@ -27,6 +28,8 @@ from stepwell.errors import (
     UnknownDefinition,
 )
 from stepwell.graph.definition import ID
+from stepwell.graph.problems import Problem, Problems
+from stepwell.graph.triggers import warn_of_secrets
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.names import check_count, show
 from stepwell.kernel.records import RefusalRecord, TriggerRecord
@@ -87,11 +90,23 @@ class Triggers(Noun):
         elif definition.isprintable():
             found = await self._records.trigger(self._workspace.id, definition)
         if found is None:
+            meant = await self._meant(definition, name)
             raise TriggerNotFound(
-                f"There is no trigger {show(trigger)}. Name it by its id or as DEFINITION/NAME.",
+                f"There is no trigger {show(trigger)}. "
+                f"{meant or 'Name it by its id or as DEFINITION/NAME.'}",
                 trigger=trigger,
             )
         return found
+
+    async def _meant(self, definition: str, name: str) -> str:
+        """The trigger whose name is closest, as a hint; of that definition if it has any."""
+        known = await self._records.triggers(self._workspace.id, None)
+        own = [each for each in known if each.definition == definition]
+        close = get_close_matches(name[:100], [each.name for each in own], 1)
+        if close or own:
+            return f"Did you mean '{definition}/{close[0]}'?" if close else ""
+        names = [f"{each.definition}/{each.name}" for each in known]
+        return Problems().did_you_mean(f"{definition}/{name}", names)
 
     @operation("GET /triggers", needs="read", name="triggers.list", raises=(UnknownDefinition,))
     async def views(self, definition: str | None = None) -> builtins.list[TriggerView]:
@@ -129,6 +144,15 @@ class Triggers(Noun):
         definitions = await self._workspace.store.records.definitions(self._workspace.id)
         off = {each.name for each in definitions if not each.enabled}
         return [view(self._workspace, each, each.definition not in off) for each in triggers]
+
+    async def doubts(self, trigger: TriggerRecord) -> builtins.list[Problem]:
+        """What is allowed, and yet hardly meant: secrets that are not there."""
+        problems = Problems()
+        kind = type_named(self._workspace.types().triggers, trigger.type)
+        if wanted := kind.secrets_of(trigger.config):
+            secrets = await self._workspace.store.records.secrets(self._workspace.id)
+            warn_of_secrets(wanted, {each.name for each in secrets}, "", problems)
+        return problems.found
 
     # -- changing ------------------------------------------------------------------------
 
@@ -238,7 +262,11 @@ class Triggers(Noun):
         ),
     )  # fmt: skip
     async def fire(self, trigger: str, payload: Any = None, *, key: str | None = None) -> Fired:
-        """Start a run as the trigger would, with that payload; its id, and whether it is new."""
+        """Start a run as the trigger would, with that payload; its id, and whether it is new.
+
+        What a trigger checks before it fires is not: filter, signature and rate. Fields of the
+        payload that the definition does not know are left out, as they would be then.
+        """
         found = await self.get(trigger)
         try:
             fired = await self._workspace.fire(found, {} if payload is None else payload, key)
