@@ -120,3 +120,20 @@ async def test_a_path_that_begins_with_a_slash_is_refused_for_that(world: World)
         await sw.definitions.publish(hooks())
         with pytest.raises(TriggerInvalid, match="does not begin or end with one"):
             await sw.triggers.create("hooked", "webhook", {"path": "/x"})
+
+
+async def test_publishing_leaves_enabled_as_it_is_unless_the_document_says(world: World) -> None:
+    async def enabled_after(document: dict[str, Any]) -> bool:
+        await sw.definitions.publish(document)
+        return (await sw.triggers.get("hooked/a")).enabled
+
+    silent, off = hooks(a="x"), hooks(a="x")
+    off["triggers"][0]["enabled"] = False
+    async with world([]) as sw:
+        assert await enabled_after(silent)
+        await sw.triggers.disable("hooked/a")
+        assert not await enabled_after({**silent, "description": "again"})
+        await sw.triggers.enable("hooked/a")
+        assert not await enabled_after(off)
+        await sw.triggers.enable("hooked/a")
+        assert not await enabled_after({**off, "description": "again"})

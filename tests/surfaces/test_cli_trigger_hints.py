@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime
+from pathlib import Path
 
 import pytest
 
 from stepwell.cli.triggertext import list_lines, show_lines
 from tests.surfaces.support import Cli
+
+REPOSITORY = Path(__file__).parent.parent.parent
 
 DOCUMENT = """
 name: report
@@ -142,3 +145,16 @@ def test_lists_and_refusals_are_short() -> None:
     *_, missed, full = show_lines(trigger)
     assert missed.endswith("17 times were missed.")
     assert full.endswith("Full. (2 times)")
+
+
+def test_the_first_definition_of_the_documentation_runs(cli: Cli) -> None:
+    page = (REPOSITORY / "docs" / "triggers.md").read_text("utf-8")
+    text = page.split("```yaml\n")[1].split("```")[0]
+    path = cli.folder / "nightly-report.yaml"
+    path.write_text(text, "utf-8")
+    published = cli("definitions", "publish", str(path))
+    assert published.exit_code == 0, published.stderr
+    with cli.worker():
+        run_id = cli.ok("triggers", "fire", "nightly-report/nightly")["run_id"]
+        cli.until(lambda found: found["run"]["status"] == "completed", "runs", "show", run_id)
+    assert "report on all" in cli("runs", "show", run_id).stdout
