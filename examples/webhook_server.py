@@ -23,7 +23,8 @@ from stepwell.errors import InvalidInput
 MAX_BODY = 1024 * 1024
 # What to answer if a request is refused; docs/webhooks.md says why.
 STATUS = {
-    "body_invalid": 400, "event_invalid": 400, "input_invalid": 400, "request_unfit": 400,
+    "body_invalid": 400, "event_invalid": 400, "input_invalid": 400, "missing_path": 400,
+    "request_unfit": 400,
     "signature_invalid": 401, "definition_disabled": 403, "trigger_disabled": 403,
     "trigger_not_found": 404, "body_too_large": 413, "input_too_large": 413,
     "body_unsupported": 415, "quota_exceeded": 429, "rate_limited": 429,

@@ -134,6 +134,14 @@ class TriggerType:
         except pydantic.ValidationError:
             return ()
 
+    def told(self) -> Any:
+        """A payload like all that its triggers are told; None if they may be told anything."""
+        return None
+
+    def is_over(self, config: Mapping[str, Any], zone: str, now: int) -> bool:
+        """Whether a trigger with this config, which is right, never fires after `now`."""
+        return False
+
     def schema(self) -> dict[str, Any]:
         """The JSON Schema of the config."""
         return self.config.model_json_schema()

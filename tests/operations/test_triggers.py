@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from datetime import timedelta
 from typing import Any
 
 import pytest
@@ -16,8 +17,10 @@ from stepwell.errors import (
     TriggerInvalid,
     TriggerNotFound,
 )
+from stepwell.kernel.clock import moment
 from stepwell.kernel.plans import Plan
 from stepwell.settings import Settings
+from stepwell.testing.clock import FakeClock
 from tests.conftest import World
 
 
@@ -137,3 +140,20 @@ async def test_publishing_leaves_enabled_as_it_is_unless_the_document_says(world
         assert not await enabled_after(off)
         await sw.triggers.enable("hooked/a")
         assert not await enabled_after({**off, "description": "again"})
+
+
+async def test_a_time_that_has_passed_is_doubted_and_published(
+    world: World, clock: FakeClock
+) -> None:
+    once = hooks() | {"triggers": [{"id": "a", "type": "schedule", "at": "1999-12-31T12:00"}]}
+    async with world([]) as sw:
+        [problem] = (await sw.definitions.validate(once)).problems
+        assert (problem.path, problem.code, problem.severity) == (
+            "triggers[0].at", "in_the_past", "warning",
+        )  # fmt: skip
+        await sw.definitions.publish(once)
+        (shown,) = await sw.triggers.shown(await sw.triggers.get("hooked/a"))
+        assert shown["status"] == "over"
+        later = moment(clock.now()) + timedelta(hours=1)
+        once["triggers"][0]["at"] = later.isoformat()
+        assert (await sw.definitions.validate(once)).problems == []

@@ -158,3 +158,14 @@ def test_the_first_definition_of_the_documentation_runs(cli: Cli) -> None:
         run_id = cli.ok("triggers", "fire", "nightly-report/nightly")["run_id"]
         cli.until(lambda found: found["run"]["status"] == "completed", "runs", "show", run_id)
     assert "report on all" in cli("runs", "show", run_id).stdout
+
+
+def test_a_schedule_in_vain_is_said_when_it_is_checked_or_published(cli: Cli) -> None:
+    path = cli.folder / "report.yaml"
+    text = DOCUMENT.replace("type: object,", "type: object, required: [version],")
+    path.write_text(text.replace('cron: "0 2 * * 1-5"', 'at: "2001-01-01T00:00"'), "utf-8")
+    checked, published = cli("validate", str(path)), cli("definitions", "publish", str(path))
+    assert (checked.exit_code, published.exit_code) == (0, 0)
+    for said in (checked.stdout, published.stderr):
+        assert "[in_the_past]" in said
+        assert "It can start no run." in said

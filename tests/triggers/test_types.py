@@ -167,3 +167,42 @@ def test_every_type_has_a_schema_and_says_what_it_is_for() -> None:
         assert kind.title
         for field in kind.schema()["properties"].values():
             assert field["description"]
+
+
+NEEDY = {"type": "object", "required": ["who"], "properties": {"who": {"type": "string"}}}
+
+
+@pytest.mark.parametrize(
+    ("trigger", "inputs", "named"),
+    [
+        (DAILY, NEEDY, '"who" is a required property'),
+        ({**DAILY, "map": {}}, NEEDY, '"who" is a required property'),
+        ({**DAILY, "map": {"who": "$.whom"}}, NEEDY, '"who" is a required property'),
+        ({**DAILY, "map": {"who": {"path": "$.whom", "required": True}}}, NEEDY, "whom"),
+        ({**DAILY, "map": {"who": 5}}, NEEDY, "5 is not of type"),
+    ],
+    ids=str,
+)
+def test_a_schedule_that_can_start_no_run_is_doubted(trigger: Any, inputs: Any, named: str) -> None:
+    [problem] = problems_of(trigger, inputs=inputs)
+    assert (problem.path, problem.code, problem.severity) == (
+        "triggers[0]", "input_invalid", "warning",
+    )  # fmt: skip
+    assert named in problem.message
+
+
+@pytest.mark.parametrize(
+    ("trigger", "inputs"),
+    [
+        ({**DAILY, "map": {"who": "all"}}, NEEDY),
+        ({**DAILY, "map": {"who": "$.scheduled_at"}}, NEEDY),
+        (DAILY, {**NEEDY, "properties": {"who": {"type": "string", "default": "all"}}}),
+        (DAILY, {"type": "object", "required": ["scheduled_at"]}),
+        ({**EVENT, "map": {}}, None),
+        (EVENT, NEEDY),  # what events carry is not known
+        (HOOK, NEEDY),
+    ],
+    ids=str,
+)
+def test_a_trigger_that_may_start_runs_is_not_doubted(trigger: Any, inputs: Any) -> None:
+    assert problems_of(trigger, inputs=inputs) == []

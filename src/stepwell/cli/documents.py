@@ -15,6 +15,7 @@ from stepwell.errors import InvalidDefinition, InvalidInput
 from stepwell.graph.documents import Checked, checked
 from stepwell.graph.problems import Problem
 from stepwell.graph.reading import MAX_CHARACTERS
+from stepwell.kernel.clock import SystemClock
 from stepwell.kernel.names import show
 
 ENDINGS = (".yaml", ".yml", ".json")
@@ -43,7 +44,7 @@ def load(path: str, otherwise: str = "") -> Checked:
             return None
 
     try:
-        return checked(text, node_types(), load=beside)
+        return checked(text, node_types(), load=beside, now=SystemClock().now())
     except InvalidInput as error:  # too long
         return _unreadable(error.message)
 

@@ -64,11 +64,12 @@ def _no_sibling(_: str) -> None:
 
 def checked(
     document: Any, types: Types, name: str | None = None, load: Load = _no_sibling,
-    secrets: Collection[str] | None = None,
+    secrets: Collection[str] | None = None, now: int | None = None,
 ) -> Checked:  # fmt: skip
     """Find everything that is wrong with a document, which is to be called `name`.
 
-    `load` brings the text of files beside it, `secrets` are the names of those there are.
+    `load` brings the text of files beside it, `secrets` are the names of those there are, `now` is
+    the time.
     """
     problems = Problems()
     plan = None
@@ -83,7 +84,7 @@ def checked(
                 f"Write {name!r}: a definition keeps its name.",
             )  # fmt: skip
         plan = check(definition, types.by_name, problems, secrets)
-        check_triggers(definition, types.triggers, problems, secrets)
+        check_triggers(definition, types.triggers, problems, secrets, now)
     found = [_with_line(each, imported.lines) for each in problems.found]
     found += [
         Problem(loss.path, "lost", loss.message, severity=loss.severity) for loss in imported.losses

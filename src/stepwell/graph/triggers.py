@@ -5,10 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
+from stepwell.errors import StepwellError
 from stepwell.graph.definition import Definition
 from stepwell.graph.fields import Fields
-from stepwell.graph.inputs import closed_fields
+from stepwell.graph.inputs import Inputs, closed_fields
 from stepwell.graph.problems import Problems, below
+from stepwell.kernel.mapping import mapped
 
 # What a trigger has beside what its type says.
 COMMON = ("id", "type", "title", "enabled")
@@ -24,14 +26,18 @@ class TriggerKind(Protocol):
 
     def secrets_of(self, config: Mapping[str, Any]) -> Iterable[str]: ...
 
+    def told(self) -> Any: ...
+
+    def is_over(self, config: Mapping[str, Any], zone: str, now: int) -> bool: ...
+
 
 def check_triggers(
     definition: Definition, kinds: Mapping[str, TriggerKind], problems: Problems,
-    secrets: Collection[str] | None = None,
+    secrets: Collection[str] | None = None, now: int | None = None,
 ) -> None:  # fmt: skip
     """Note what is wrong with the triggers of a definition.
 
-    `secrets` are the names of those there are, as far as that is known.
+    `secrets` are the names of those there are, and `now` is the time, as far as that is known.
     """
     for index, trigger in enumerate(definition.triggers):
         path = below("triggers", index)
@@ -46,12 +52,39 @@ def check_triggers(
                 problems.did_you_mean(kind, kinds) or f"There are {', '.join(sorted(kinds))}.",
             )  # fmt: skip
         else:
-            config = {key: trigger[key] for key in trigger if key not in COMMON}
+            config = _config_of(trigger)
             kinds[kind].check(config, definition.timezone, path, problems)
             _check_map(config.get("map"), definition, path, problems)
             if secrets is not None:
                 warn_of_secrets(kinds[kind].secrets_of(config), secrets, path, problems)
     _check_paths(definition, problems)
+    if problems.ok:  # else nothing of it can be tried out
+        _doubt(definition, kinds, problems, now)
+
+
+def _doubt(
+    definition: Definition, kinds: Mapping[str, TriggerKind], problems: Problems, now: int | None
+) -> None:
+    """Warn of triggers that are right as such, and can never start a run."""
+    inputs = Inputs(definition.inputs)
+    for index, trigger in enumerate(definition.triggers):
+        path, kind = below("triggers", index), kinds[trigger["type"]]
+        if now is not None and kind.is_over(_config_of(trigger), definition.timezone, now):
+            problems.warning(below(path, "at"), "in_the_past", "This has passed: it never fires.")
+        if (told := kind.told()) is None:
+            continue
+        map = trigger.get("map")
+        try:
+            inputs.prepared(inputs.known(told) if map is None else mapped(map, told))
+        except StepwellError as error:
+            problems.warning(
+                path, "input_invalid", f"It can start no run. {error.message}",
+                "Give what is required by a map, or a default in the inputs.",
+            )  # fmt: skip
+
+
+def _config_of(trigger: Mapping[str, Any]) -> dict[str, Any]:
+    return {key: trigger[key] for key in trigger if key not in COMMON}
 
 
 def _check_map(map: Any, definition: Definition, path: str, problems: Problems) -> None:

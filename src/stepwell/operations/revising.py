@@ -152,7 +152,8 @@ class Revising:
 
     async def check(self, document: Any, name: str | None = None) -> Checked:
         secrets = {each.name for each in await self._records.secrets(self._id)}
-        return checked(document, self._workspace.types(), name, secrets=secrets)
+        now = self._workspace.clock.now()
+        return checked(document, self._workspace.types(), name, secrets=secrets, now=now)
 
     async def refuse_code(self, name: str) -> None:
         """Raise if the name belongs to a workflow that is code."""

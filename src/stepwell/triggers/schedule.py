@@ -58,6 +58,12 @@ class ScheduleTrigger(TriggerType):
             at = below(path, found.field) if found.field else path
             problems.error(at, found.code, found.message, found.hint)
 
+    def told(self) -> Any:
+        return {"scheduled_at": "2026-01-31T09:00:00+00:00"}
+
+    def is_over(self, config: Mapping[str, Any], zone: str, now: int) -> bool:
+        return Schedule.read(config, zone, now).next_after(now) is None
+
     def schedule(self, config: Config, zone: str, anchor: int) -> Schedule:
         return Schedule.read(config.model_dump(), zone, anchor)
 
