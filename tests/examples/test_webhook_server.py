@@ -64,6 +64,18 @@ def test_a_request_starts_a_run_that_is_executed(address: str, typist: Typist) -
     assert (status, refused["error"]["code"]) == (400, "request_unfit")
 
 
+def test_the_program_of_the_documentation_runs_as_it_stands(typist: Typist) -> None:
+    assert typist("definitions", "publish", "examples/release-notes.yaml").exit_code == 0
+    page = (REPOSITORY / "docs" / "triggers.md").read_text("utf-8")
+    [program] = re.findall(r"^```python\n(.*?)^```$", page, re.MULTILINE | re.DOTALL)
+    for created in (True, False):
+        done = subprocess.run(
+            [sys.executable, "-c", program], env=typist.environ, capture_output=True, text=True,
+            timeout=PATIENCE_SECONDS, check=True,
+        )  # fmt: skip
+        assert done.stdout.split()[1] == str(created)
+
+
 def test_the_documentation_has_the_same_table() -> None:
     page = (REPOSITORY / "docs" / "webhooks.md").read_text("utf-8")
     rows = re.findall(r"^\| (`.*`) \| (\d{3}) \|", page, re.MULTILINE)

@@ -73,8 +73,8 @@ EXAMPLES = {
 
 def test_every_example_has_a_test() -> None:
     names = {path.stem for path in (REPOSITORY / "examples").glob("*.py")}
-    # Of scoring.py the definition mixed-python.yaml makes use.
-    assert names - {"__init__", "scoring"} == set(EXAMPLES)
+    # Of scoring.py the definition mixed-python.yaml makes use; the server has tests of its own.
+    assert names - {"__init__", "scoring", "webhook_server"} == set(EXAMPLES)
 
 
 @pytest.mark.parametrize("name", EXAMPLES)
