@@ -22,7 +22,9 @@ PACKAGE = "stepwell"
 # Contracts may know each other; parts and surfaces may not.
 FOUNDATION = frozenset({"errors", "kernel"})
 LANGUAGE = FOUNDATION | {"graph"}
-CONTRACTS = frozenset({"store", "record", "config", "node", "trigger", "agent", "operation"})
+CONTRACTS = frozenset(
+    {"store", "access", "record", "config", "node", "trigger", "agent", "operation"}
+)
 PARTS = frozenset({"stores", "nodes", "triggers", "agents", "operations", "engine"})
 SURFACES = frozenset({"api", "cli", "mcp"})
 BELOW_PARTS = LANGUAGE | CONTRACTS

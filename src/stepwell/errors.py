@@ -582,6 +582,66 @@ class QueueFull(StepwellError):
     code = "queue_full"
 
 
+class Unauthenticated(StepwellError):
+    """Nobody knows who asks: a login, token, session or link is missing, wrong or has ended."""
+
+    code = "unauthenticated"
+
+
+class PermissionDenied(StepwellError):
+    """Whoever asks may not do this; `details["needs"]` is the permission that it takes."""
+
+    code = "permission_denied"
+
+
+class WorkspaceNotFound(InvalidInput):
+    """There is no such workspace, or it is none of the caller's."""
+
+    code = "workspace_not_found"
+
+
+class WorkspaceExists(InvalidInput):
+    """There is a workspace with that id already, or something was started under it."""
+
+    code = "workspace_exists"
+
+
+class UserNotFound(InvalidInput):
+    """There is no such user in this workspace."""
+
+    code = "user_not_found"
+
+
+class UserExists(InvalidInput):
+    """There is a user of that name already."""
+
+    code = "user_exists"
+
+
+class LastOwner(InvalidInput):
+    """The workspace would have no owner left."""
+
+    code = "last_owner"
+
+
+class PasswordInvalid(InvalidInput):
+    """The password is too short or too long, or the current one that goes with it is wrong."""
+
+    code = "password_invalid"
+
+
+class TokenNotFound(InvalidInput):
+    """There is no such token in this workspace."""
+
+    code = "token_not_found"
+
+
+class SessionNotFound(InvalidInput):
+    """The user has no such session."""
+
+    code = "session_not_found"
+
+
 class Elsewhere(Exception):
     """A step of this run needs a worker that has another program."""
 

@@ -19,13 +19,17 @@ from typing import (
     Literal,
     Protocol,
     TypeVar,
-    get_args,
     get_type_hints,
 )
 
 import msgspec
 
 from stepwell.errors import StepwellError
+from stepwell.kernel.access import PERMISSIONS as PERMISSIONS
+from stepwell.kernel.access import ROLES as ROLES
+from stepwell.kernel.access import Permission as Permission
+from stepwell.kernel.access import Role as Role
+from stepwell.kernel.access import allows as allows
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.ids import Ids
@@ -38,28 +42,12 @@ from stepwell.store import Store
 if TYPE_CHECKING:
     from stepwell.node import NodeTypes
 
-# Each includes those before it: to look, to run, to build, to decide who may.
-Permission = Literal["read", "run", "build", "own"]
-PERMISSIONS: tuple[Permission, ...] = get_args(Permission)
-Role = Literal["viewer", "member", "admin", "owner"]
-ROLES: dict[Role, Permission] = {
-    "viewer": "read",
-    "member": "run",
-    "admin": "build",
-    "owner": "own",
-}
-
 Where = Literal["path", "query", "body", "header"]
 # Parameters that have headers of their own over HTTP.
 HEADERS = {"if_match": "If-Match", "idempotency_key": "Idempotency-Key", "wait": "Prefer"}
 REQUIRED = inspect.Parameter.empty
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
-
-
-def allows(held: Permission, needed: Permission) -> bool:
-    """Whether who has one permission may do what needs another."""
-    return PERMISSIONS.index(held) >= PERMISSIONS.index(needed)
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,6 +22,7 @@ from typing import Any, Protocol
 
 import msgspec
 
+from stepwell.access import Access
 from stepwell.kernel.changes import Change, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
@@ -88,6 +89,9 @@ class Store(Protocol):
 
     @property
     def triggers(self) -> Triggers: ...
+
+    @property
+    def access(self) -> Access: ...
 
     async def open(self) -> None:
         """Connect and check the schema; an empty store is given its tables."""

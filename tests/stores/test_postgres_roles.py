@@ -104,3 +104,27 @@ async def test_a_role_that_comes_later_gets_its_rights_from_the_next_migration(
         await owner.close()
         async with Stepwell(agent, workflows=[doubling]) as sw, sw.worker():
             assert await (await sw.start("doubling", 4)).result() == 8
+
+
+async def test_only_a_server_sees_who_may_come_in_and_nobody_can_rewrite_the_audit_log(
+    url: str,
+) -> None:
+    agent, server = (f"{kind}_{next(_numbers)}" for kind in ("agent", "server"))
+    owner = PostgresStore(url, SystemClock())
+    await owner.migrate()
+    await owner.close()
+    await execute(
+        url, f"CREATE ROLE {agent} LOGIN", f"GRANT stepwell_worker TO {agent}",
+        f"CREATE ROLE {server} LOGIN", f"GRANT stepwell_server TO {server}",
+    )  # fmt: skip
+    for table in ("users", "members", "tokens", "sessions", "links", "audit", "workspaces"):
+        await execute(named(url, server), f"SELECT * FROM stepwell.{table}")
+        for forbidden in (f"SELECT * FROM stepwell.{table}", f"DELETE FROM stepwell.{table}"):
+            with pytest.raises(asyncpg.InsufficientPrivilegeError):
+                await execute(named(url, agent), forbidden)
+    for forbidden in ("DELETE FROM stepwell.audit", "UPDATE stepwell.audit SET actor = 'me'"):
+        with pytest.raises(asyncpg.InsufficientPrivilegeError):
+            await execute(named(url, server), forbidden)
+    async with Stepwell(named(url, server), workflows=[doubling]) as sw, sw.worker():
+        assert await (await sw.start("doubling", 4)).result() == 8
+        assert await sw.store.access.members("default") == []

@@ -13,6 +13,8 @@ from stepwell.stores.migrations import Migration, migrations, pending
 log = logging.getLogger("stepwell.postgres")
 
 _GRANTS = (resources.files("stepwell.stores.postgres") / "grants.sql").read_text("utf-8")
+# What grants.sql makes, and for whom.
+ROLES = {"stepwell_worker": "workers", "stepwell_server": "servers"}
 _HOW = "Run `stepwell migrate` as the owner of the database."
 
 
@@ -47,12 +49,15 @@ async def migrate(db: asyncpg.Connection, shown: str) -> list[str]:
                     migration.name,
                 )
             await db.execute(_GRANTS)
-            if not await db.fetchval("SELECT true FROM pg_roles WHERE rolname = 'stepwell_worker'"):
-                log.warning(
-                    "This role may not create the role stepwell_worker, which gives workers the "
-                    "least they need. As a superuser: CREATE ROLE stepwell_worker NOLOGIN; then "
-                    "run `stepwell migrate` again."
-                )
+            roles = await db.fetch("SELECT rolname FROM pg_roles")
+            for role, who in ROLES.items():
+                if role not in {row[0] for row in roles}:
+                    log.warning(
+                        "This role may not create the role %s, which gives %s the least they "
+                        "need. As a superuser: CREATE ROLE %s NOLOGIN; then run `stepwell "
+                        "migrate` again.",
+                        *(role, who, role),
+                    )
     except asyncpg.InsufficientPrivilegeError as error:
         waiting = pending(migrations("postgres"), await _applied(db, shown))
         if waiting:

@@ -18,6 +18,7 @@ from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.record import VersionRow
 from stepwell.store import Notice, RunFilter, WorkerRow
+from stepwell.stores.access import SqlAccess
 from stepwell.stores.postgres import pruning, reads, schema, starting
 from stepwell.stores.postgres.address import Address, patiently
 from stepwell.stores.postgres.apply import apply
@@ -55,6 +56,7 @@ class PostgresStore:
         statements = PostgresStatements(self._pool, clock)
         self.records = SqlRecords(statements)
         self.triggers = SqlTriggers(statements)
+        self.access = SqlAccess(statements)
         # Whether the last claim left something for the next one.
         self._expectant = False
         # What sweeps did that no commit has told about yet.

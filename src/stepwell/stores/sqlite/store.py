@@ -18,6 +18,7 @@ from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.record import VersionRow
 from stepwell.store import Heard, Notice, RunFilter, WorkerRow
+from stepwell.stores.access import SqlAccess
 from stepwell.stores.migrations import migrations, pending
 from stepwell.stores.records import SqlRecords
 from stepwell.stores.sqlite import pruning, reads
@@ -58,6 +59,7 @@ class SqliteStore:
         statements = SqliteStatements(self._read, self._write, clock)
         self.records = SqlRecords(statements)
         self.triggers = SqlTriggers(statements)
+        self.access = SqlAccess(statements)
         self._inline = inline
         self._watcher: asyncio.Task[None] | None = None
 
