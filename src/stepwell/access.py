@@ -17,8 +17,10 @@ from stepwell.kernel.access import (
     TokenRecord,
     UserRecord,
     WorkspaceRecord,
+    hash_of,
 )
 from stepwell.kernel.clock import SECOND
+from stepwell.kernel.names import bounded
 from stepwell.record import Triggers
 
 
@@ -153,14 +155,27 @@ class Pace(NamedTuple):
 # Somebody who mistypes a password is let in soon; who guesses needs years for a bad one.
 PER_ACCOUNT = Pace(10, 300)
 PER_ADDRESS = Pace(30, 300)
+# Nobody guesses a token or a cookie, but looking for it costs something.
+UNKNOWN_PER_ADDRESS = Pace(60, 60)
 
 
 async def attempt(triggers: Triggers, key: str, pace: Pace, now: int) -> None:
-    """Count an attempt, in all processes together; raises if there were too many."""
-    wait = await triggers.take(f"attempt:{key}", pace.limit, pace.seconds * SECOND, now)
+    """Count an attempt, in all processes together; raises if there were too many.
+
+    To be called before anything is compared: else those that come at once would all be.
+    """
+    wait = await triggers.take(bounded(f"attempt:{key}"), pace.limit, pace.seconds * SECOND, now)
     if wait:
-        seconds = wait / SECOND
-        raise RateLimited(
-            f"There were too many attempts. Try again in {math.ceil(seconds)} s.",
-            retry_after=seconds,
-        )
+        raise too_many(wait)
+
+
+def account_key(name: str) -> str:
+    """What attempts to be a user are counted under, whether or not there is one."""
+    return f"account:{hash_of(name)}"
+
+
+def too_many(wait: int) -> RateLimited:
+    """What is said to those who have to wait, so many microseconds."""
+    seconds = wait / SECOND
+    message = f"There were too many attempts. Try again in {math.ceil(seconds)} s."
+    return RateLimited(message, retry_after=seconds)

@@ -59,8 +59,14 @@ class Caller:
     permission: Permission
     role: Role = "viewer"
     user_id: str | None = None
-    # Of the token that they came with, if it was one.
+    # Of the token that they came with, if it was one, or of the session.
     token_id: str | None = None
+    session_id: str | None = None
+
+    @property
+    def itself(self) -> Caller:
+        """For operations that depend on all of it."""
+        return self
 
     @property
     def roles(self) -> tuple[str, ...]:
@@ -101,6 +107,8 @@ class Operation:
     result: str = "result"
     # Parameters that are no matter of the caller's choice, and what of the caller they are.
     caller: Mapping[str, str] = field(default_factory=dict)
+    # Whether it changes what is the caller's own, for which it is enough to be let in.
+    personal: bool = False
     # Whether it takes away something that cannot be brought back.
     destructive: bool = False
     # What it refuses, besides what every operation does.
@@ -111,7 +119,7 @@ class Operation:
     @property
     def changes(self) -> bool:
         """Whether it changes anything."""
-        return self.method != "GET" and self.needs != "read"
+        return self.method != "GET" and (self.needs != "read" or self.personal)
 
     @property
     def audited(self) -> bool:

@@ -60,7 +60,7 @@ def fields_of(kind: type) -> dict[str, Any]:
     return {
         name: hint
         for name, hint in get_type_hints(kind, include_extras=True).items()
-        if name in _names(kind) and not _is_hidden(hint)
+        if name in _names(kind) and not is_hidden(hint)
     }
 
 
@@ -78,7 +78,8 @@ def _names(kind: Any) -> Sequence[str]:
     return fields
 
 
-def _is_hidden(hint: Any) -> bool:
+def is_hidden(hint: Any) -> bool:
+    """Whether what has this type is never shown."""
     return HIDDEN in getattr(hint, "__metadata__", ())
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import builtins
 import secrets
 from collections.abc import Collection
+from typing import Annotated
 
 import msgspec
 
@@ -18,6 +19,7 @@ from stepwell.errors import (
 )
 from stepwell.kernel import gates as rules
 from stepwell.kernel.changes import SendSignal
+from stepwell.kernel.presenting import HIDDEN
 from stepwell.kernel.records import Decision, GateRecord
 from stepwell.operation import Noun, Workspace, operation
 
@@ -69,7 +71,8 @@ class Gates(Noun):
     )  # fmt: skip
     async def decide(
         self, gate_id: str, decision: Decision, *, by: str, note: str = "",
-        roles: Collection[str] = (), token: str | None = None, seen_hash: str | None = None,
+        roles: Collection[str] = (), token: Annotated[str | None, HIDDEN] = None,
+        seen_hash: str | None = None,
     ) -> GateRecord:  # fmt: skip
         """Approve or deny; the run goes on with it, or the gate waits for more people.
 

@@ -7,10 +7,12 @@ import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Annotated
 
 from stepwell.errors import InvalidInput, InvalidName, SecretKeyInvalid, SecretNotFound
 from stepwell.kernel.clock import moment
 from stepwell.kernel.masking import SHORTEST
+from stepwell.kernel.presenting import HIDDEN
 from stepwell.kernel.records import SecretRecord
 from stepwell.kernel.sealing import Keyring
 from stepwell.operation import Noun, Workspace, operation
@@ -53,7 +55,7 @@ class Secrets(Noun):
         "PUT /secrets/{name}", needs="build", raises=(SecretKeyInvalid,),
         example={"name": "hook-secret", "value": "correct horse battery"},
     )  # fmt: skip
-    async def set(self, name: str, value: str) -> None:
+    async def set(self, name: str, value: Annotated[str, HIDDEN]) -> None:
         """Set a secret, or replace it; runs see the new value within seconds."""
         if not _NAME.fullmatch(name):
             raise InvalidName(
