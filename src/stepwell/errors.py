@@ -642,6 +642,42 @@ class SessionNotFound(InvalidInput):
     code = "session_not_found"
 
 
+class HeadersTooLarge(InvalidInput):
+    """A request has more headers, or a longer path, than the server takes."""
+
+    code = "headers_too_large"
+
+
+class HostUnknown(InvalidInput):
+    """A request names a host that the server does not go by."""
+
+    code = "host_unknown"
+
+
+class OriginRefused(StepwellError):
+    """A browser sent a session's cookie on behalf of another site."""
+
+    code = "origin_refused"
+
+
+class AddressUnavailable(StepwellError):
+    """A server cannot listen at the address it was given."""
+
+    code = "address_unavailable"
+
+
+class RouteNotFound(StepwellError):
+    """Nothing is found under that path of the server."""
+
+    code = "route_not_found"
+
+
+class MethodNotAllowed(StepwellError):
+    """What is found under that path does not take this method."""
+
+    code = "method_not_allowed"
+
+
 class Elsewhere(Exception):
     """A step of this run needs a worker that has another program."""
 

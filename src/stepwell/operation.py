@@ -14,6 +14,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import (
     TYPE_CHECKING,
+    Annotated,
     Any,
     ClassVar,
     Literal,
@@ -46,6 +47,15 @@ Where = Literal["path", "query", "body", "header"]
 # Parameters that have headers of their own over HTTP.
 HEADERS = {"if_match": "If-Match", "idempotency_key": "Idempotency-Key", "wait": "Prefer"}
 REQUIRED = inspect.Parameter.empty
+
+# How many of something are wanted.
+Count = Annotated[int, msgspec.Meta(ge=1, le=1000)]
+
+# A document to show operations with.
+TIDY_UP = {
+    "name": "tidy-up",
+    "nodes": [{"id": "count", "type": "transform", "config": {"value": 1}}],
+}
 
 F = TypeVar("F", bound=Callable[..., Awaitable[Any]])
 

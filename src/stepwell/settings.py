@@ -42,6 +42,8 @@ class Settings:
     secret_key_file: str | None = None
     # STEPWELL_PLAN: how much the workspace may have: free, pro, enterprise, or JSON.
     plan: Plan = NO_PLAN
+    # STEPWELL_HOSTS: names that the server goes by besides localhost, by commas.
+    hosts: tuple[str, ...] = ()
     # STEPWELL_MAX_RUNS: how many runs of the workspace are active at once; more are queued.
     max_runs: int | None = None
     # STEPWELL_MAX_RUNS_PER_USER: the same for each user who starts some.
@@ -65,6 +67,10 @@ class Settings:
                 found[name] = int(number)
         if plan := source.get("STEPWELL_PLAN"):
             found["plan"] = read_plan(plan, "STEPWELL_PLAN")
+        if hosts := source.get("STEPWELL_HOSTS"):
+            found["hosts"] = tuple(
+                each.strip().lower() for each in hosts.split(",") if each.strip()
+            )
         for name in ("folder", "secret_key", "secret_key_file"):
             if value := source.get(f"STEPWELL_{name.upper()}"):
                 found[name] = value

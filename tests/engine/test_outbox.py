@@ -22,6 +22,7 @@ from stepwell.errors import (
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import EventRecord
+from stepwell.operations.triggers import Fired
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
 from stepwell.triggers.event import Event
@@ -307,12 +308,11 @@ async def test_an_event_whose_runs_are_too_large_for_one_commit_starts_them_in_s
 async def test_a_trigger_can_be_fired_by_hand(world: World) -> None:
     async with world([heard]) as sw, sw.worker(lease="1h"):
         await sw.triggers.create("heard", "manual", {"map": {"who": "$.name"}})
-        run_id, created = await sw.triggers.fire("heard/manual", {"name": "ann"}, key="once")
-        assert created
-        assert (await until(sw, run_id, "completed")).output == {"who": "ann"}
-        assert await sw.triggers.fire("heard/manual", {"name": "bob"}, key="once") == (
-            run_id, False,
-        )  # fmt: skip
+        fired = await sw.triggers.fire("heard/manual", {"name": "ann"}, key="once")
+        assert fired.created
+        assert (await until(sw, fired.run_id, "completed")).output == {"who": "ann"}
+        again = await sw.triggers.fire("heard/manual", {"name": "bob"}, key="once")
+        assert again == Fired(fired.run_id, created=False)
 
 
 async def test_what_is_fired_by_hand_and_refused_is_listed(world: World) -> None:

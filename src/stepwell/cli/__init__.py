@@ -14,6 +14,7 @@ from stepwell.cli.running import resume, run
 from stepwell.cli.runs import runs
 from stepwell.cli.schedules import schedules
 from stepwell.cli.secrets import secrets
+from stepwell.cli.serving import serve
 from stepwell.cli.steps import steps
 from stepwell.cli.stores import fork_store, migrate
 from stepwell.cli.triggers import triggers
@@ -31,6 +32,7 @@ def main() -> None:
     \b
     Try it:
       stepwell demo
+      stepwell serve
       stepwell worker examples.onboarding
       stepwell runs start onboard-user '{"email": "a@b.c"}'
       stepwell runs list
@@ -51,7 +53,7 @@ def main() -> None:
 
 
 for command in (
-    run, resume, validate, import_, definitions, propose, proposals, triggers, schedules, events,
-    worker, workers, runs, steps, secrets, nodes, migrate, fork_store, demo,
+    serve, run, resume, validate, import_, definitions, propose, proposals, triggers, schedules,
+    events, worker, workers, runs, steps, secrets, nodes, migrate, fork_store, demo,
 ):  # fmt: skip
     main.add_command(command)

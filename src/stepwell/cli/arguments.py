@@ -12,6 +12,7 @@ import click
 from stepwell.errors import InvalidDuration, InvalidInput
 from stepwell.kernel.codec import decode
 from stepwell.kernel.durations import check_deadline, seconds
+from stepwell.kernel.fields import read_fields
 
 _LIKE = '{"name": 1}'
 
@@ -106,23 +107,12 @@ def _iso(text: str) -> datetime | None:
     return at if at.tzinfo is not None else at.replace(tzinfo=UTC)
 
 
-def read_fields(pairs: Sequence[str]) -> dict[str, Any] | None:
-    """`user.id=42` as the object it describes; values that are not JSON are text."""
-    found: dict[str, Any] = {}
+def read_pairs(pairs: Sequence[str]) -> dict[str, Any] | None:
+    """`user.id=42` as the object it describes."""
+    found = []
     for pair in pairs:
         path, equals, text = pair.partition("=")
-        *outer, last = path.split(".")
-        if not equals or not all((*outer, last)):
+        if not equals:
             raise InvalidInput(f"--input {pair!r}: write it as name=value or outer.inner=value.")
-        inner: Any = found
-        for name in outer:
-            inner = inner.setdefault(name, {}) if isinstance(inner, dict) else inner
-        if not isinstance(inner, dict) or last in inner:
-            raise InvalidInput(f"--input {pair!r} contradicts another --input.")
-        try:
-            inner[last] = decode(text)
-        except ValueError:
-            inner[last] = text
-        except RecursionError as error:
-            raise InvalidInput(f"--input {path!r}: its value is nested too deep.") from error
-    return found or None
+        found.append((path, text))
+    return read_fields(found, "--input")

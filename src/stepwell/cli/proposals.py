@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import getpass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
@@ -16,6 +16,7 @@ from stepwell.kernel.clock import to_datetime
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
+    from stepwell.kernel.records import ProposalStatus
 
 _id = click.argument("proposal_id", metavar="PROPOSAL")
 _note = click.option("--note", default="", metavar="TEXT", help="Why.")
@@ -86,7 +87,7 @@ def list_(name: str | None, status: str | None, store: str | None, as_json: bool
     """
 
     async def work(stepwell: Stepwell) -> list[Any]:
-        return list(await stepwell.proposals.list(name, status))
+        return list(await stepwell.proposals.list(name, cast("ProposalStatus | None", status)))
 
     found = connected(store, work)
     if as_json:

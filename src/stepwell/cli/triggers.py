@@ -216,9 +216,10 @@ def fire(trigger: str, payload: str, key: str | None, store: str | None, as_json
     given = read_json(payload, "The payload")
 
     async def work(stepwell: Stepwell) -> tuple[str, bool, list[str]]:
-        run_id, created = await stepwell.triggers.fire(trigger, given, key=key)
+        fired = await stepwell.triggers.fire(trigger, given, key=key)
         await warn_without_worker(stepwell)
-        return run_id, created, await _left_out(stepwell, trigger, run_id, given) if created else []
+        left_out = fired.created and await _left_out(stepwell, trigger, fired.run_id, given)
+        return fired.run_id, fired.created, left_out or []
 
     run_id, created, left_out = connected(store, work)
     if as_json:

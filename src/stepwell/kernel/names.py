@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import difflib
 import hashlib
 import re
+from collections.abc import Iterable
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
@@ -93,3 +95,9 @@ def bounded(key: str) -> str:
         return key
     kind = key.partition(":")[0]
     return f"{kind[:50]}:{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}"
+
+
+def did_you_mean(wanted: str, known: Iterable[str]) -> str:
+    """A sentence, with a space before it, that names what is closest; empty if nothing is."""
+    closest = difflib.get_close_matches(wanted[:MAX_LENGTH], known, 1, 0.6)
+    return f" Did you mean {closest[0]!r}?" if closest else ""

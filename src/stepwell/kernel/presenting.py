@@ -17,8 +17,9 @@ import msgspec
 
 from stepwell.kernel.clock import to_datetime, to_micros
 
-# Marks a field that is stored and never shown.
-HIDDEN = msgspec.Meta(extra={"hidden": True})
+# Marks a field that is stored and never shown; its schema is marked with that too.
+HIDDEN_MARK = "x-hidden"
+HIDDEN = msgspec.Meta(extra={"hidden": True}, extra_json_schema={HIDDEN_MARK: True})
 
 _PLAIN = (str, int, float, bool, NoneType, datetime)
 

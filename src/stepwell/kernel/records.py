@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import msgspec
+
+from stepwell.kernel.presenting import HIDDEN
 
 Source = Literal["publish", "sync", "proposal", "rollback", "import", "record"]
 ProposalStatus = Literal["pending", "approved", "rejected", "expired", "applied", "failed"]
@@ -124,7 +126,7 @@ class GateRecord(msgspec.Struct, frozen=True):
     required: int
     decisions: list[GateDecision] = []
     # Hashes of tokens that were given out and not used yet.
-    tokens: list[str] = []
+    tokens: Annotated[list[str], HIDDEN] = []
 
 
 class SecretRecord(msgspec.Struct, frozen=True):

@@ -3,9 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Literal
+
+RunStatus = Literal[
+    "pending", "running", "waiting", "completed", "failed", "cancelled", "timed_out"
+]
 
 # From each state, what a run may become; nothing leaves a state in which it has ended.
-TRANSITIONS: dict[str, tuple[str, ...]] = {
+TRANSITIONS: dict[RunStatus, tuple[RunStatus, ...]] = {
     "pending": ("running", "cancelled", "timed_out"),
     "running": ("running", "waiting", "completed", "failed", "cancelled", "timed_out"),
     "waiting": ("running", "cancelled", "timed_out"),
@@ -14,7 +19,9 @@ TRANSITIONS: dict[str, tuple[str, ...]] = {
     "cancelled": (),
     "timed_out": (),
 }
-ENDED = frozenset(status for status, following in TRANSITIONS.items() if not following)
+ENDED: frozenset[str] = frozenset(
+    status for status, following in TRANSITIONS.items() if not following
+)
 
 # The same for the entry of a step, sleep, wait or child. Skipped is what the program gave up,
 # before its result reached it.

@@ -29,7 +29,7 @@ from stepwell.graph.problems import Problem
 from stepwell.kernel.codec import encode
 from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, RevisionRecord
-from stepwell.operation import Noun, operation
+from stepwell.operation import TIDY_UP, Noun, operation
 from stepwell.operations.arming import beyond_plan
 from stepwell.operations.drafts import Drafts, labels
 from stepwell.operations.revising import MAX_AUTHOR, check_flag, check_words
@@ -166,7 +166,7 @@ class Definitions(Drafts, Syncing, Noun):
 
     @operation(
         "POST /definitions/validate", needs="read", name="definitions.validate",
-        example={"document": {"name": "tidy-up", "nodes": []}},
+        example={"document": TIDY_UP},
     )  # fmt: skip
     async def validation(self, document: Any) -> Validation:
         """Everything that is wrong with a document, each with its place, a code and a hint."""

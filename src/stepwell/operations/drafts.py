@@ -19,7 +19,7 @@ from stepwell.graph.parse import MAX_TAGS, MAX_TITLE
 from stepwell.kernel.clock import shown
 from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, DraftRecord
-from stepwell.operation import operation
+from stepwell.operation import TIDY_UP, operation
 from stepwell.operations.publishing import Publishing
 from stepwell.operations.revising import (
     MAX_AUTHOR,
@@ -59,7 +59,7 @@ class Drafts(Publishing):
     @operation(
         "PUT /definitions/{name}/draft", needs="build", name="drafts.save",
         caller={"author": "name"}, raises=(UnknownDefinition, Conflict),
-        example={"document": {"name": "tidy-up", "nodes": []}},
+        example={"document": TIDY_UP},
     )  # fmt: skip
     async def save_draft(
         self,

@@ -13,7 +13,7 @@ from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
 from stepwell.kernel.names import check_count, check_text
 from stepwell.kernel.records import EventRecord
-from stepwell.operation import Noun, Workspace, operation
+from stepwell.operation import Count, Noun, Workspace, operation
 
 MAX_PAGE = 1000
 
@@ -45,7 +45,7 @@ class Events(Noun):
 
     @operation("GET /events", needs="read")
     async def list(
-        self, type: str | None = None, *, limit: int = 50, cursor: str | None = None
+        self, type: str | None = None, *, limit: Count = 50, cursor: str | None = None
     ) -> EventPage:
         """Events, or those of a type, the newest first."""
         if type is not None:

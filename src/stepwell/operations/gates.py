@@ -54,7 +54,8 @@ class Gates(Noun):
     )  # fmt: skip
     async def token(self, gate_id: str) -> str:
         """A new token, with which whoever has it can decide once; only its hash is kept."""
-        token = secrets.token_urlsafe(TOKEN_BYTES)
+        # Begins with the gate, so that the token alone is enough to answer with.
+        token = f"{gate_id}.{secrets.token_urlsafe(TOKEN_BYTES)}"
         while True:
             gate = await self.get(gate_id)
             rules.check_open(gate, self._workspace.clock.now())
@@ -90,6 +91,24 @@ class Gates(Noun):
             except Overtaken:
                 continue
             return gate
+
+    @operation(
+        "POST /gates", needs="run", caller={"by": "name", "roles": "roles"},
+        raises=(TokenInvalid, GateClosed, GateDrifted),
+        example={"token": "06gu….…", "decision": "approve"},
+    )  # fmt: skip
+    async def answer(
+        self, token: str, decision: Decision, *, by: str, note: str = "",
+        roles: Collection[str] = (), seen_hash: str | None = None,
+    ) -> GateRecord:  # fmt: skip
+        """Approve or deny with a token, which says which gate it is for."""
+        try:
+            return await self.decide(
+                token.partition(".")[0], decision, by=by, note=note, roles=roles, token=token,
+                seen_hash=seen_hash,
+            )  # fmt: skip
+        except GateNotFound:
+            raise TokenInvalid("This token is for no gate that there is.") from None
 
     async def _write(self, gate: GateRecord, now: int) -> None:
         """Write the decision down, and tell the run along with it if the gate is closed."""

@@ -134,7 +134,7 @@ class Proposals(Noun):
         also=("/definitions/{name}/proposals",),
     )  # fmt: skip
     async def list(
-        self, name: str | None = None, status: str | None = None
+        self, name: str | None = None, status: ProposalStatus | None = None
     ) -> Sequence[ProposalRecord]:
         """The proposals for a definition, or for all of them, the newest first."""
         if status is not None and status not in get_args(ProposalStatus):

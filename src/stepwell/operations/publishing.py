@@ -19,7 +19,7 @@ from stepwell.errors import (
 from stepwell.graph.documents import Checked, valid
 from stepwell.kernel.names import show
 from stepwell.kernel.records import Source
-from stepwell.operation import Workspace, operation
+from stepwell.operation import TIDY_UP, Workspace, operation
 from stepwell.operations.revising import Publication, PublishResult, Revising
 
 
@@ -40,7 +40,7 @@ class Publishing:
     @operation(
         "POST /definitions/publish", needs="build", caller={"author": "name"}, destructive=True,
         raises=(Conflict, InvalidDefinition, DefinitionExists, QuotaExceeded),
-        example={"document": {"name": "tidy-up", "nodes": []}},
+        example={"document": TIDY_UP},
     )  # fmt: skip
     async def publish(
         self,

@@ -25,11 +25,12 @@ from stepwell.errors import (
     UnknownDefinition,
 )
 from stepwell.kernel.run import ErrorInfo, Explanation, Page, Run
-from stepwell.operation import Noun, Started, Workspace, operation
+from stepwell.kernel.states import RunStatus
+from stepwell.operation import TIDY_UP, Count, Noun, Started, Workspace, operation
 
 RunId = Annotated[str, Meta(description="The run's id.")]
 Span = Annotated[str | float, Meta(description='Seconds, or a text such as "90s", "10m", "2d".')]
-Count = Annotated[int, Meta(ge=1, le=1000)]
+Moment = Annotated[datetime, Meta(tz=True)]
 
 # How long a caller is kept waiting at most, whatever it prefers.
 LONGEST_WAIT_SECONDS = 60.0
@@ -106,7 +107,7 @@ class Runs(Noun):
     @operation(
         "POST /runs", needs="build", status=201, caller={"user": "name"},
         raises=(*_STARTING, InvalidDefinition),
-        example={"document": {"name": "once", "nodes": []}},
+        example={"document": TIDY_UP},
     )  # fmt: skip
     async def start_document(
         self,
@@ -134,14 +135,14 @@ class Runs(Noun):
 
     # -- looking -------------------------------------------------------------------------
 
-    @operation("GET /runs", needs="read")
+    @operation("GET /runs", needs="read", also=("/definitions/{definition}/runs",))
     async def list(
         self,
         *,
-        status: list[str] | None = None,
+        status: builtins.list[RunStatus] | None = None,
         definition: str | None = None,
-        since: datetime | None = None,
-        until: datetime | None = None,
+        since: Moment | None = None,
+        until: Moment | None = None,
         input: Mapping[str, Any] | None = None,
         limit: Count = 50,
         cursor: str | None = None,

@@ -18,7 +18,7 @@ from stepwell.graph.diff import describe, diff
 from stepwell.graph.documents import Checked
 from stepwell.graph.problems import Problem
 from stepwell.kernel.records import DefinitionRecord
-from stepwell.operation import operation
+from stepwell.operation import TIDY_UP, operation
 from stepwell.operations.publishing import Publishing, Seen
 from stepwell.operations.revising import Publication, PublishResult
 from stepwell.record import Amendment
@@ -61,7 +61,7 @@ class Syncing(Publishing):
     @operation(
         "POST /definitions/sync", needs="build", caller={"author": "name"}, destructive=True,
         raises=(Conflict, InvalidDefinition, DefinitionExists, QuotaExceeded),
-        example={"document": {"name": "tidy-up", "nodes": []}},
+        example={"document": TIDY_UP},
     )  # fmt: skip
     async def sync(self, document: Any, *, note: str = "", author: str = "") -> PublishResult:
         """Create or update the definition of a document, unless it is current already."""
@@ -70,7 +70,7 @@ class Syncing(Publishing):
 
     @operation(
         "POST /definitions/sync-all", needs="build", caller={"author": "name"}, destructive=True,
-        raises=(QuotaExceeded,), example={"documents": [{"name": "tidy-up", "nodes": []}]},
+        raises=(QuotaExceeded,), example={"documents": [TIDY_UP]},
     )  # fmt: skip
     async def sync_all(
         self,

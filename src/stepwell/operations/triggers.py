@@ -9,7 +9,7 @@ from __future__ import annotations
 import builtins
 from collections.abc import Callable, Mapping
 from difflib import get_close_matches
-from typing import Any, NamedTuple
+from typing import Any
 
 import msgspec
 
@@ -33,7 +33,7 @@ from stepwell.graph.triggers import warn_of_secrets
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.names import check_count, show
 from stepwell.kernel.records import RefusalRecord, TriggerRecord
-from stepwell.operation import Noun, Workspace, operation
+from stepwell.operation import Count, Noun, Workspace, operation
 from stepwell.operations.arming import armed, refuse_past, refuse_taken_path, renewed, type_named
 from stepwell.operations.revising import check_flag
 from stepwell.operations.trigger_views import (
@@ -52,7 +52,7 @@ MOST_REFUSALS = 1000
 TRIES = 50
 
 
-class Fired(NamedTuple):
+class Fired(msgspec.Struct, frozen=True):
     """What came of firing a trigger by hand."""
 
     run_id: str
@@ -124,7 +124,7 @@ class Triggers(Noun):
         return TriggerView(**(await self.shown(trigger))[0])
 
     @operation("GET /triggers/{trigger}/refusals", needs="read", raises=(TriggerNotFound,))
-    async def refusals(self, trigger: str, limit: int = 100) -> builtins.list[RefusalRecord]:
+    async def refusals(self, trigger: str, limit: Count = 100) -> builtins.list[RefusalRecord]:
         """Firings of the last 7 days that started no run, the newest first."""
         found = await self.get(trigger)
         limit = min(check_count(limit, "limit"), MOST_REFUSALS)
@@ -133,7 +133,7 @@ class Triggers(Noun):
     @operation(
         "GET /triggers/{trigger}/preview", needs="read", raises=(TriggerNotFound, TriggerInvalid)
     )
-    async def preview(self, trigger: str, count: int = PREVIEWED) -> Preview:
+    async def preview(self, trigger: str, count: Count = PREVIEWED) -> Preview:
         """The next times at which a trigger fires; none if it does not wait for a time."""
         if check_count(count, "count") > MOST_PREVIEWED:
             raise InvalidInput(f"count is at most {MOST_PREVIEWED:,}, not {count:,}.")

@@ -1,0 +1,138 @@
+"""The server as an ASGI application: requests find their endpoints, errors their answers."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Collection
+
+from stepwell.api.endpoints import Endpoint, OperationEndpoint
+from stepwell.api.exchange import (
+    Answer,
+    Disconnected,
+    Message,
+    Receive,
+    Request,
+    Scope,
+    Send,
+    Stream,
+)
+from stepwell.api.gatehouse import Gatehouse
+from stepwell.api.guard import SECURITY_HEADERS, check_host, check_size, given_id
+from stepwell.api.pages import pages
+from stepwell.api.problems import MEDIA_TYPE, problem, status_of
+from stepwell.api.routing import Match, Routes
+from stepwell.app.hosting import Host
+from stepwell.app.performing import Performer
+from stepwell.catalog import operations
+from stepwell.errors import MethodNotAllowed, RouteNotFound, StepwellError
+
+log = logging.getLogger("stepwell.api")
+
+PREFIX = "/api"
+
+
+class Api:
+    """Answers requests for one host; `hosts` are the names that it goes by."""
+
+    def __init__(self, host: Host, hosts: Collection[str]) -> None:
+        self._hosts = frozenset(hosts)
+        self._new_id = host.ids.new
+        self._closing = asyncio.Event()
+        self._routes: Routes[Endpoint] = Routes()
+        performer, gatehouse = Performer(host), Gatehouse(host.doorkeeper)
+        for each in operations().values():
+            endpoint = OperationEndpoint(each, performer, gatehouse)
+            for path in (each.path, *each.also):
+                self._routes.add(each.method, PREFIX + path, endpoint)
+        for method, path, page in pages(host, gatehouse, self._closing):
+            self._routes.add(method, path, page)
+
+    def close(self) -> None:
+        """End what has no end of its own."""
+        self._closing.set()
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        if scope["type"] == "lifespan":
+            await _live(receive, send)
+        elif scope["type"] == "http":
+            await self._answer(scope, receive, send)
+        else:
+            await send({"type": "websocket.close"})
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive, given_id(scope["headers"]) or self._new_id())
+        carried = [*SECURITY_HEADERS, (b"x-request-id", request.id.encode())]
+        begun = False
+
+        async def carrying(message: Message) -> None:
+            nonlocal begun
+            if message["type"] == "http.response.start":
+                begun = True
+                message["headers"] = [*message["headers"], *carried]
+            await send(message)
+
+        try:
+            answer = await self._answered(request)
+            await answer.send(carrying, request)
+        except (Disconnected, TimeoutError, OSError):
+            log.debug("Whoever sent request %s has gone.", request.id)
+        except Exception:
+            log.exception("Request %s could not be answered.", request.id)
+            if begun:  # too late to say so: the connection is closed instead
+                raise
+            await _failure(request).send(carrying, request)
+
+    async def _answered(self, request: Request) -> Answer | Stream:
+        try:
+            check_size(request)
+            check_host(request, self._hosts)
+            match = self._routes.find(request.method, request.path)
+            if isinstance(match, Match):
+                endpoint: Endpoint = match.target
+                return await endpoint(request, match.values)
+            raise _nothing_there(request, match)
+        except StepwellError as error:
+            return problem_answer(request, error)
+
+
+def problem_answer(request: Request, error: StepwellError) -> Answer:
+    """The answer that an error makes."""
+    status = status_of(error)
+    if error.code == "conflict" and "if-match" in request.headers:
+        status = 412
+    if status >= 500:
+        log.error("Request %s: %s", request.id, error)
+    headers = []
+    if status == 401:
+        headers.append(("www-authenticate", 'Bearer realm="stepwell"'))
+    if (seconds := error.details.get("retry_after")) is not None:
+        headers.append(("retry-after", str(max(1, round(seconds)))))
+    if methods := error.details.get("methods"):
+        headers.append(("allow", ", ".join(methods)))
+    said = problem(error, status, request.path, request.id)
+    return Answer(status, Answer.json(said).body, MEDIA_TYPE, headers)
+
+
+def _nothing_there(request: Request, methods: set[str]) -> StepwellError:
+    if not methods:
+        return RouteNotFound(f"There is nothing at {request.path!r:.200}. See /api/openapi.json.")
+    return MethodNotAllowed(
+        f"{request.path!r:.200} takes {', '.join(sorted(methods))}, not {request.method}.",
+        methods=sorted(methods),
+    )
+
+
+def _failure(request: Request) -> Answer:
+    """What is said of a fault of the server's own: nothing of what is inside."""
+    error = StepwellError(f"The server failed; its log says more of request {request.id}.")
+    error.code = "internal_error"
+    return Answer(500, Answer.json(problem(error, 500, request.path, request.id)).body, MEDIA_TYPE)
+
+
+async def _live(receive: Receive, send: Send) -> None:
+    while True:
+        message = await receive()
+        await send({"type": f"{message['type']}.complete"})
+        if message["type"] == "lifespan.shutdown":
+            return

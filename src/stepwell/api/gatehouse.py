@@ -1,0 +1,32 @@
+"""Who asks: by a token, or by the session of a browser."""
+
+from __future__ import annotations
+
+from stepwell.api.exchange import Request
+from stepwell.api.guard import check_origin
+from stepwell.app.doorkeeper import Admission, Doorkeeper
+from stepwell.errors import Unauthenticated
+
+COOKIE = "stepwell_session"
+WORKSPACE_HEADER = "stepwell-workspace"
+
+
+class Gatehouse:
+    """Lets requests in, each as somebody."""
+
+    def __init__(self, doorkeeper: Doorkeeper) -> None:
+        self._doorkeeper = doorkeeper
+
+    async def admit(self, request: Request) -> Admission:
+        """Who it is and where they may act; raises Unauthenticated."""
+        scheme, _, token = request.headers.get("authorization", "").partition(" ")
+        if scheme.lower() == "bearer":
+            return await self._doorkeeper.by_token(token.strip(), request.address)
+        session = request.cookies.get(COOKIE)
+        if session is None:
+            raise Unauthenticated(
+                "Who are you? Send `Authorization: Bearer` with a token, or log in."
+            )
+        check_origin(request)
+        workspace = request.headers.get(WORKSPACE_HEADER)
+        return await self._doorkeeper.by_session(session, workspace, request.address)

@@ -1,0 +1,83 @@
+"""What every request has to pass, and every answer carries, whatever it is about."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection
+from ipaddress import ip_address
+from urllib.parse import urlsplit
+
+from stepwell.api.exchange import Request
+from stepwell.errors import HeadersTooLarge, HostUnknown, OriginRefused
+
+MAX_HEADER_BYTES = 32 * 1024
+MAX_PATH_BYTES = 8 * 1024
+# Methods that change nothing, so that no page of somebody else's can do harm with them.
+SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
+
+_REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
+
+# An answer of the API is data: never a page, never kept, never read by other sites.
+SECURITY_HEADERS: list[tuple[bytes, bytes]] = [
+    (b"x-content-type-options", b"nosniff"),
+    (b"x-frame-options", b"DENY"),
+    (b"referrer-policy", b"no-referrer"),
+    (b"content-security-policy", b"default-src 'none'; frame-ancestors 'none'"),
+    (b"cross-origin-resource-policy", b"same-origin"),
+    (b"cache-control", b"no-store"),
+]
+
+
+def given_id(pairs: Collection[tuple[bytes, bytes]]) -> str | None:
+    """The request's id that the other side has chosen, if it is one that logs can show."""
+    for name, value in pairs:
+        if name == b"x-request-id":
+            text = value.decode("latin-1")
+            return text if _REQUEST_ID.fullmatch(text) else None
+    return None
+
+
+def check_size(request: Request) -> None:
+    """Refuse requests with more headers, or a longer path, than anybody needs."""
+    size = sum(len(name) + len(value) for name, value in request.pairs)
+    if size > MAX_HEADER_BYTES or len(request.path) + len(request.query) > MAX_PATH_BYTES:
+        raise HeadersTooLarge(
+            f"Headers are limited to {MAX_HEADER_BYTES:,} bytes, path and query to "
+            f"{MAX_PATH_BYTES:,}."
+        )
+
+
+def check_host(request: Request, known: Collection[str]) -> None:
+    """Refuse names that this server does not go by: a page may have made its own name lead here."""
+    host = request.headers.get("host", "").lower()
+    name = host if host.endswith("]") else host.rpartition(":")[0] or host
+    if name not in known and not _is_address(name):
+        raise HostUnknown(
+            f"This server does not go by {host or 'no name'!r:.200}. If it should, name it: "
+            "STEPWELL_HOSTS, by commas."
+        )
+
+
+def _is_address(name: str) -> bool:
+    """Whether it is a number: those lead where they lead, whatever a page would like."""
+    try:
+        ip_address(name.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def check_origin(request: Request) -> None:
+    """Refuse what a page of another site makes a browser send along with our cookie."""
+    if request.method in SAFE:
+        return
+    origin = request.headers.get("origin")
+    if origin is not None:
+        same = urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+    else:
+        same = request.headers.get("sec-fetch-site") == "same-origin"
+    if not same:
+        raise OriginRefused(
+            "A session can only be used by pages of this server. Programs use a token: "
+            "`Authorization: Bearer …`."
+        )

@@ -1,0 +1,71 @@
+"""Live events of a run, as Server-Sent Events that go on where a reader left off."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, Mapping
+
+import msgspec
+
+from stepwell.api.exchange import Request, Stream
+from stepwell.api.gatehouse import Gatehouse
+from stepwell.app.hosting import Host
+from stepwell.kernel.presenting import present
+
+MEDIA_TYPE = "text/event-stream"
+# A comment is sent when nothing else was for so long, so that nobody in between hangs up.
+BEAT_SECONDS = 15.0
+# A reader that takes nothing for so long is given up; it can come back and go on.
+PATIENCE_SECONDS = 30.0
+RETRY_MILLISECONDS = 1_000
+
+_encoder = msgspec.json.Encoder(enc_hook=str)
+
+
+class LiveEndpoint:
+    """Sends what happens to a run, until it has ended."""
+
+    def __init__(self, host: Host, gatehouse: Gatehouse, closing: asyncio.Event) -> None:
+        self._host = host
+        self._closing = closing
+        self._gatehouse = gatehouse
+
+    async def __call__(self, request: Request, values: Mapping[str, str]) -> Stream:
+        admission = await self._gatehouse.admit(request)
+        stepwell = await self._host.workspace(admission.workspace_id)
+        await stepwell.get_run(values["run_id"])
+        after = request.headers.get("last-event-id") or None
+        pieces = _pieces(stepwell.watch(values["run_id"], after), self._closing)
+        return Stream(pieces, MEDIA_TYPE, PATIENCE_SECONDS, headers=[("x-accel-buffering", "no")])
+
+
+async def _pieces(
+    events: AsyncGenerator[object, None], closing: asyncio.Event
+) -> AsyncGenerator[bytes, None]:
+    yield f"retry: {RETRY_MILLISECONDS}\n\n".encode()
+    closed = asyncio.ensure_future(closing.wait())
+    coming = asyncio.ensure_future(anext(events, None))
+    try:
+        while not closed.done():
+            await asyncio.wait(
+                (coming, closed), timeout=BEAT_SECONDS, return_when=asyncio.FIRST_COMPLETED
+            )
+            if coming.done():
+                event = coming.result()
+                if event is None:
+                    return
+                yield _written(event)
+                coming = asyncio.ensure_future(anext(events, None))
+            elif not closed.done():
+                yield b": still here\n\n"
+    finally:
+        for task in (coming, closed):
+            task.cancel()
+        await asyncio.gather(coming, closed, return_exceptions=True)
+        await events.aclose()
+
+
+def _written(event: object) -> bytes:
+    shown = present(event)
+    data = _encoder.encode(shown)
+    return b"id: %b\nevent: %b\ndata: %b\n\n" % (shown["id"].encode(), shown["type"].encode(), data)

@@ -1,0 +1,90 @@
+"""What answers without being an operation: health, documents, webhooks, logging in, live events."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+import msgspec
+
+from stepwell.api.endpoints import Endpoint
+from stepwell.api.exchange import Answer, Request
+from stepwell.api.gatehouse import Gatehouse
+from stepwell.api.home import Home
+from stepwell.api.live import LiveEndpoint
+from stepwell.api.logging_in import LogIn, LoginLink, LogOut
+from stepwell.api.openapi import openapi
+from stepwell.app.hosting import Host
+from stepwell.errors import StepwellError, WorkspaceNotFound
+
+# Of a webhook: more is refused before it is looked at.
+MAX_DELIVERY_BYTES = 1024 * 1024
+# How deep paths of webhooks are.
+DEEPEST = 8
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
+
+
+def pages(
+    host: Host, gatehouse: Gatehouse, closing: asyncio.Event
+) -> Iterable[tuple[str, str, Endpoint]]:
+    """Method, path and endpoint of each."""
+    yield "GET", "/", Home(host, gatehouse)
+    yield "GET", "/healthz", alive
+    yield "GET", "/readyz", Ready(host)
+    yield "GET", "/api/openapi.json", documented
+    yield "POST", "/api/login", LogIn(host.doorkeeper)
+    yield "POST", "/api/logout", LogOut(host.doorkeeper)
+    yield "GET", "/login/{link}", LoginLink(host.doorkeeper)
+    yield "GET", "/api/runs/{run_id}/events", LiveEndpoint(host, gatehouse, closing)
+    hooks = Hooks(host)
+    for depth in range(1, DEEPEST + 1):
+        parts = "/".join(f"{{part{number}}}" for number in range(depth))
+        for method in METHODS:
+            yield method, f"/hooks/{parts}", hooks
+
+
+async def alive(request: Request, values: Mapping[str, str]) -> Answer:
+    """The process answers; that says nothing of its store."""
+    return Answer.json({"status": "ok"})
+
+
+class Ready:
+    """Whether requests can be served: the store answers."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def __call__(self, request: Request, values: Mapping[str, str]) -> Answer:
+        try:
+            workers = await self._host.first.workers()
+        except StepwellError as error:
+            return Answer.json({"status": "unavailable", "code": error.code}, 503)
+        return Answer.json({"status": "ok", "workers": sum(each.alive for each in workers)})
+
+
+async def documented(request: Request, values: Mapping[str, str]) -> Answer:
+    """What can be asked for here."""
+    return Answer(200, openapi())
+
+
+class Hooks:
+    """Takes deliveries to webhooks: `/hooks/path`, or `/hooks/@workspace/path`."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    async def __call__(self, request: Request, values: Mapping[str, str]) -> Answer:
+        parts = list(values.values())
+        workspace = parts.pop(0)[1:] if parts[0].startswith("@") else self._host.first_id
+        try:
+            stepwell = await self._host.workspace(workspace)
+        except WorkspaceNotFound:
+            stepwell = self._host.first  # which has no such path: the answer is as for that
+            parts = ["@", workspace, *parts]
+        received = await stepwell.receive(
+            "/".join(parts), method=request.method, headers=request.pairs,
+            body=await request.body(MAX_DELIVERY_BYTES), query=request.query,
+        )  # fmt: skip
+        found: dict[str, Any] = msgspec.structs.asdict(received)
+        return Answer.json(found, 202)

@@ -1,0 +1,64 @@
+"""The server: a socket, what answers on it, and stopping in order."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import uvicorn
+
+from stepwell.api.app import Api
+from stepwell.errors import AddressUnavailable
+
+# Connections that wait to be accepted.
+BACKLOG = 1024
+
+
+class _Server(uvicorn.Server):
+    """One that leaves signals to whoever runs it."""
+
+    @contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+def listen(host: str, port: int) -> socket.socket:
+    """A socket at that address; raises AddressUnavailable."""
+    try:
+        found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
+        listening = socket.socket(found[0], found[1])
+        listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        listening.bind(found[4])
+        listening.listen(BACKLOG)
+    except (OSError, OverflowError) as error:
+        raise AddressUnavailable(
+            f"{host}:{port} cannot be listened at: {error}. Choose another with --port."
+        ) from None
+    listening.setblocking(False)
+    return listening
+
+
+async def serve(api: Api, listening: socket.socket, stop: asyncio.Event, grace: float) -> None:
+    """Answer requests until stopped; those that were begun have the grace to end."""
+    server = _Server(
+        uvicorn.Config(
+            api,
+            http="httptools",
+            loop="asyncio",
+            lifespan="off",
+            access_log=False,
+            log_config=None,
+            server_header=False,
+            timeout_graceful_shutdown=max(1, round(grace)),
+        )
+    )
+    serving = asyncio.create_task(server.serve([listening]))
+    stopping = asyncio.create_task(stop.wait())
+    await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
+    stopping.cancel()
+    # Live events have no end of their own: their readers go on at another server.
+    api.close()
+    server.should_exit = True
+    await serving

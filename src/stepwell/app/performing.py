@@ -1,0 +1,41 @@
+"""Performing operations for somebody: whether they may, and writing down that they did."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from stepwell.app.doorkeeper import Admission
+from stepwell.app.hosting import Host
+from stepwell.errors import PermissionDenied
+from stepwell.operation import Operation, allows
+
+
+class Performer:
+    """The one way from surfaces that know who asks to operations."""
+
+    def __init__(self, host: Host) -> None:
+        self._host = host
+
+    def check(self, admission: Admission, operation: Operation) -> None:
+        """Raise PermissionDenied if they may not."""
+        held = admission.caller.permission
+        if not allows(held, operation.needs):
+            raise PermissionDenied(
+                f"{operation.name} needs the permission {operation.needs!r}; you have {held!r}.",
+                needs=operation.needs,
+            )
+
+    async def perform(
+        self, admission: Admission, operation: Operation, arguments: Mapping[str, Any],
+        request_id: str | None = None,
+    ) -> Any:  # fmt: skip
+        """What the operation returns."""
+        self.check(admission, operation)
+        place = await self._host.workspace(admission.workspace_id)
+        result = await operation.call(place, admission.caller, arguments)
+        if operation.audited:
+            await self._host.doorkeeper.record(
+                admission, operation, arguments, result=result, request_id=request_id
+            )
+        return result

@@ -1,0 +1,1 @@
+"""Small definitions that a new store begins with."""

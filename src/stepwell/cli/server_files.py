@@ -1,0 +1,53 @@
+"""The files by which commands on this machine find a server: where it is, and a token."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+
+class ServerFiles:
+    """`url` and `token` in the engine's own folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self._url = folder / "url"
+        self.token_path = folder / "token"
+
+    @property
+    def url(self) -> str | None:
+        """Where a server is, or was when it was killed."""
+        return _read(self._url)
+
+    @property
+    def token(self) -> str | None:
+        return _read(self.token_path)
+
+    def keep_token(self, text: str) -> None:
+        """Keep a token where only this user can read it."""
+        self.token_path.parent.mkdir(parents=True, exist_ok=True)
+        beside = self.token_path.with_name(f"token.{os.getpid()}")
+        beside.unlink(missing_ok=True)
+        # Made readable for nobody else before there is anything to read.
+        beside.touch(0o600, exist_ok=False)
+        beside.write_text(text + "\n")
+        beside.replace(self.token_path)
+
+    @contextlib.contextmanager
+    def naming(self, url: str) -> Iterator[None]:
+        """Name the server meanwhile."""
+        self._url.parent.mkdir(parents=True, exist_ok=True)
+        self._url.write_text(url + "\n")
+        try:
+            yield
+        finally:
+            if self.url == url:
+                self._url.unlink(missing_ok=True)
+
+
+def _read(path: Path) -> str | None:
+    try:
+        return path.read_text().strip() or None
+    except OSError:
+        return None

@@ -1,0 +1,123 @@
+"""`stepwell serve`: the server, a worker and housekeeping in one process."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from stepwell.cli.arguments import common, read_duration
+from stepwell.cli.output import emit
+from stepwell.cli.server_files import ServerFiles
+from stepwell.cli.session import store_url
+from stepwell.cli.supervisor import catch_signals
+from stepwell.cli.targets import load_targets
+from stepwell.kernel.durations import seconds
+from stepwell.kernel.names import check_count
+from stepwell.kernel.urls import shown_url
+from stepwell.settings import STATE_FOLDER, Settings
+
+if TYPE_CHECKING:
+    from stepwell.app.hosting import Host
+
+# Names of this machine for itself.
+LOOPBACK = frozenset({"localhost"})
+
+
+@click.command()
+@click.argument("targets", metavar="[MODULE[:NAME]]...", nargs=-1)
+@click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
+@click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True)
+@click.option("--no-worker", is_flag=True, help="Execute nothing; workers elsewhere do.")
+@click.option("--concurrency", type=int, default=100, show_default=True, help="Runs at a time.")
+@click.option(
+    "--grace", default="10s", show_default=True, metavar="DURATION",
+    help="When stopped, time for requests and steps in progress to finish.",
+)  # fmt: skip
+@common
+def serve(
+    targets: tuple[str, ...], host: str, port: int, no_worker: bool, concurrency: int, grace: str,
+    store: str | None, as_json: bool,
+) -> None:  # fmt: skip
+    """Serve the API, and execute runs, until stopped by SIGTERM or Ctrl-C.
+
+    Needs nothing but a file: on its first start it makes the store, an owner, and three small
+    definitions. MODULE:NAME names workflows and functions, as for `stepwell worker`.
+
+    On PostgreSQL any number of servers and workers share one store.
+
+    \b
+    Examples:
+      stepwell serve
+      stepwell serve app.jobs --port 8080
+      stepwell serve --no-worker --host 0.0.0.0 --store postgresql://host/db
+    """
+    logging.basicConfig(
+        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
+    )
+    loaded = load_targets(targets)
+    stopping = seconds(read_duration(grace), "--grace")
+    work = {"concurrency": check_count(concurrency, "--concurrency"), "grace": stopping}
+    serving = _Serving(host, port, stopping, as_json)
+    asyncio.run(serving.run(store_url(store), loaded, None if no_worker else work))
+
+
+class _Serving:
+    """One server, from its first request to its last."""
+
+    def __init__(self, address: str, port: int, grace: float, as_json: bool) -> None:
+        self._address = address
+        self._port = port
+        self._grace = grace
+        self._as_json = as_json
+
+    async def run(self, url: str, loaded: Any, work: dict[str, Any] | None) -> None:
+        from stepwell.api.app import Api
+        from stepwell.api.server import listen, serve
+        from stepwell.app.hosting import Host, Shape
+
+        settings = Settings.read()
+        stop = asyncio.Event()
+        catch_signals(stop)
+        listening = listen(self._address, self._port)
+        with contextlib.closing(listening):
+            shape = Shape(tuple(loaded.workflows), tuple(loaded.functions), work)
+            async with Host(url, shape, settings) as host:
+                api = Api(host, {*LOOPBACK, self._address, *settings.hosts})
+                port = listening.getsockname()[1]
+                with await self._announced(host, f"http://{_named(self._address)}:{port}", url):
+                    await serve(api, listening, stop, self._grace)
+                    click.echo("Stopping; steps in progress are given a moment.", err=True)
+
+    async def _announced(
+        self, host: Host, base: str, url: str
+    ) -> contextlib.AbstractContextManager[None]:
+        """Say where the server is and how to get in, and keep that in files meanwhile."""
+        from stepwell.app.beginnings import local_token, login_link
+
+        files = ServerFiles(Path(STATE_FOLDER))
+        token = await local_token(host, files.token)
+        if token is not None and token != files.token:
+            files.keep_token(token)
+        link = await login_link(host)
+        login = None if link is None else f"{base}/login/{link}"
+        if self._as_json:
+            path = None if token is None else str(files.token_path)
+            emit({"url": base, "login": login, "token_file": path, "store": shown_url(url)})
+        else:
+            click.echo(f"Stepwell serves {shown_url(url)} at {base}")
+            click.echo(f"Log in with this link, once: {login}")
+            click.echo(f"A token for programs is in {files.token_path}. Stop with Ctrl-C.")
+        return files.naming(base)
+
+
+def _named(address: str) -> str:
+    """How a browser on this machine names the address."""
+    if address in ("0.0.0.0", "::"):
+        return "localhost"
+    return f"[{address}]" if ":" in address else address
