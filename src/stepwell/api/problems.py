@@ -64,8 +64,8 @@ STATUSES = {
     "quota_exceeded": 429,
     "queue_full": 429,
     "headers_too_large": 431,
-    "secret_key_invalid": 500,
     "not_open": 503,
+    "secret_key_invalid": 503,
     "store_unavailable": 503,
 }
 

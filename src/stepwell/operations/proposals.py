@@ -67,7 +67,7 @@ class Proposals(Noun):
     @operation(
         "POST /definitions/{name}/proposals", needs="run", status=201, caller={"author": "name"},
         raises=(UnknownDefinition, ProposalsForbidden, Conflict),
-        example={"operations": [{"op": "set_meta", "title": "Tidy up"}]},
+        example={"operations": [{"op": "set_meta", "set": {"title": "Tidy up"}}]},
     )  # fmt: skip
     async def propose(
         self,

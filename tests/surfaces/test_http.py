@@ -1,0 +1,232 @@
+"""Requests and answers: what every path has in common, over a real connection."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator
+from typing import Any
+
+import pytest
+
+from stepwell import workflow
+from tests.surfaces.serving import Served, served
+
+pytestmark = pytest.mark.anyio
+
+
+@workflow(name="double")
+async def double(ctx: Any, input: Any) -> Any:
+    return await ctx.step("twice", lambda: input["n"] * 2)
+
+
+@workflow(name="patient")
+async def patient(ctx: Any, input: Any) -> Any:
+    return await ctx.wait_for_event("word", "word")
+
+
+@pytest.fixture
+async def server(store_url: str) -> AsyncIterator[Served]:
+    async with served(store_url, [double, patient], hosts=["steps.example"]) as found:
+        yield found
+
+
+async def test_a_start_that_waits_answers_with_the_output(server: Served) -> None:
+    answer = await server.ask(
+        "POST", "/api/definitions/double/runs", {"input": {"n": 21}}, headers={"Prefer": "wait=30"}
+    )
+    assert answer.status_code == 201
+    assert answer.headers["preference-applied"] == "wait"
+    run = answer.json()
+    assert (run["status"], run["output"], run["created"]) == ("completed", 42, True)
+    assert answer.headers["location"] == f"/api/runs/{run['id']}"
+    found = (await server.ask("GET", answer.headers["location"])).json()
+    assert (found["definition"], found["input"], found["output"]) == ("double", {"n": 21}, 42)
+    assert found["created_at"].endswith("Z")
+
+
+async def test_a_start_whose_run_takes_longer_answers_with_202(server: Served) -> None:
+    answer = await server.ask(
+        "POST", "/api/definitions/patient/runs", {}, headers={"Prefer": "respond-async, wait=0.01"}
+    )
+    assert answer.status_code == 202
+    run = answer.json()
+    sent = await server.ask("POST", f"/api/runs/{run['id']}/signals/word", {"payload": "go"})
+    assert (sent.status_code, sent.json()) == (202, {"delivered": True})
+    assert await server.host.first.result(run["id"], timeout=30) == "go"
+    late = await server.ask("POST", f"/api/runs/{run['id']}/signals/word", {"payload": "go"})
+    assert (late.status_code, late.json()["code"]) == (409, "signal_not_delivered")
+
+
+async def test_a_start_with_a_key_that_was_used_gives_back_its_run(server: Served) -> None:
+    async def start() -> tuple[int, Any]:
+        answer = await server.ask(
+            "POST", "/api/definitions/double/runs", {"input": {"n": 1}},
+            headers={"Idempotency-Key": "once"},
+        )  # fmt: skip
+        return answer.status_code, answer.json()["id"]
+
+    found = await asyncio.gather(*(start() for _ in range(10)))
+    assert sorted(status for status, _ in found) == [200] * 9 + [201]
+    assert len({run_id for _, run_id in found}) == 1
+
+
+async def test_an_edit_of_what_was_changed_meanwhile_is_refused_with_412(server: Served) -> None:
+    document = {
+        "name": "shape",
+        "nodes": [{"id": "a", "type": "transform", "config": {"value": 1}}],
+    }
+    made = await server.ask("POST", "/api/definitions", {"name": "shape", "document": document})
+    assert made.status_code == 201
+    draft = await server.ask("GET", "/api/definitions/shape/draft")
+    tag = draft.headers["etag"]
+    changed = {**document, "title": "One"}
+    first = await server.ask(
+        "PUT", "/api/definitions/shape/draft", {"document": changed}, headers={"If-Match": tag}
+    )
+    assert first.status_code == 200
+    second = await server.ask(
+        "PUT", "/api/definitions/shape/draft", {"document": {**document, "title": "Two"}},
+        headers={"If-Match": tag},
+    )  # fmt: skip
+    assert (second.status_code, second.json()["code"]) == (412, "conflict")
+    assert second.json()["details"]["etag"] == first.json()["etag"]
+
+
+async def test_runs_are_filtered_and_paged(server: Served) -> None:
+    for number in range(5):
+        await server.ask("POST", "/api/definitions/double/runs", {"input": {"n": number}})
+    await server.ask("POST", "/api/definitions/patient/runs", {})
+
+    async def numbers(query: str) -> list[Any]:
+        answer = await server.ask("GET", f"/api/runs?{query}")
+        assert answer.status_code == 200, answer.text
+        return [run["input"] and run["input"]["n"] for run in answer.json()["items"]]
+
+    assert await numbers("definition=double") == [4, 3, 2, 1, 0]
+    assert await numbers("input.n=3") == [3]
+    assert await numbers("definition=patient") == [None]
+    assert len(await numbers("status=pending,running,completed,waiting")) == 6
+    assert await numbers("until=2020-01-01T00:00:00Z") == []
+    first = (await server.ask("GET", "/api/definitions/double/runs?limit=3")).json()
+    rest = await server.ask(
+        "GET", f"/api/definitions/double/runs?limit=3&cursor={first['next_cursor']}"
+    )
+    assert [run["input"]["n"] for run in rest.json()["items"]] == [1, 0]
+    assert rest.json()["next_cursor"] is None
+
+
+LARGE = b'{"input": "' + b"x" * 2**21 + b'"}'
+PROBLEMS: list[tuple[str, str, bytes | None, int, str]] = [
+    ("GET", "/api/nothing", None, 404, "route_not_found"),
+    ("GET", "/api/runs/../../x", None, 404, "route_not_found"),
+    ("PATCH", "/api/runs", None, 405, "method_not_allowed"),
+    ("GET", "/api/runs/none", None, 404, "run_not_found"),
+    ("GET", "/api/runs?limit=0", None, 422, "invalid_input"),
+    ("GET", "/api/runs?limit=null", None, 422, "invalid_input"),
+    ("GET", "/api/runs?staus=failed", None, 422, "invalid_input"),
+    ("GET", "/api/runs?status=odd", None, 422, "invalid_input"),
+    ("GET", "/api/runs?since=yesterday", None, 422, "invalid_input"),
+    ("GET", "/api/runs?%ff=1", None, 422, "invalid_input"),
+    ("GET", "/api/runs?limit=1&limit=2", None, 422, "invalid_input"),
+    ("GET", "/api/definitions/none", None, 404, "unknown_definition"),
+    ("POST", "/api/definitions/none/runs", b"{}", 404, "unknown_definition"),
+    ("POST", "/api/definitions/double/runs", b"{", 400, "body_invalid"),
+    ("POST", "/api/definitions/double/runs", b"\xff\xfe", 400, "body_invalid"),
+    ("POST", "/api/definitions/double/runs", b"[1]", 422, "invalid_input"),
+    ("POST", "/api/definitions/double/runs", b'{"inptu": 1}', 422, "invalid_input"),
+    ("POST", "/api/definitions/double/runs", b'{"priority": "high"}', 422, "invalid_input"),
+    ("POST", "/api/definitions/double/runs", b'{"input": ' + b"[" * 100_000, 400, "body_invalid"),
+    ("POST", "/api/definitions/double/runs", LARGE, 413, "input_too_large"),
+    ("POST", "/api/definitions/double/runs", b"x" * (9 * 2**20), 413, "body_too_large"),
+    ("POST", "/hooks/none", b"{}", 404, "trigger_not_found"),
+    ("POST", "/hooks/@nowhere/none", b"{}", 404, "trigger_not_found"),
+]  # fmt: skip
+
+
+async def test_what_cannot_be_answered_is_a_problem(server: Served) -> None:
+    for method, path, body, status, code in PROBLEMS:
+        headers = {"content-type": "application/json"}
+        answer = await server.ask(method, path, headers=headers, content=body)
+        found = answer.json()
+        assert (answer.status_code, found["status"], found["code"]) == (status, status, code)
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert found["request_id"] == answer.headers["x-request-id"]
+        assert len(found["detail"]) < 2000
+
+
+async def test_a_body_of_another_kind_is_refused(server: Served) -> None:
+    path = "/api/definitions/double/runs"
+    for headers in ({"content-type": "text/plain"}, {}):
+        answer = await server.ask("POST", path, headers=headers, content=b'{"input": {"n": 1}}')
+        assert (answer.status_code, answer.json()["code"]) == (415, "body_unsupported")
+    packed = {"content-type": "application/json", "content-encoding": "gzip"}
+    answer = await server.ask("POST", path, headers=packed, content=b"\x1f\x8b")
+    assert (answer.status_code, answer.json()["code"]) == (415, "body_unsupported")
+
+
+async def test_a_request_keeps_its_id_unless_logs_could_not_show_it(server: Served) -> None:
+    kept = await server.ask("GET", "/healthz", headers={"X-Request-Id": "abc-1"})
+    assert kept.headers["x-request-id"] == "abc-1"
+    for odd in ("a b", "x" * 101, "<script>", ""):
+        answer = await server.ask("GET", "/healthz", headers={"X-Request-Id": odd})
+        assert answer.headers["x-request-id"] not in (odd, "abc-1")
+
+
+async def test_answers_are_data_and_are_not_kept(server: Served) -> None:
+    for path in ("/healthz", "/api/runs", "/api/nothing"):
+        answer = await server.ask("GET", path)
+        assert answer.headers["x-content-type-options"] == "nosniff"
+        assert answer.headers["cache-control"] == "no-store"
+        assert "default-src 'none'" in answer.headers["content-security-policy"]
+        assert "server" not in answer.headers
+
+
+async def test_a_server_answers_only_to_names_it_goes_by(server: Served) -> None:
+    for name in ("localhost", "steps.example:8787", "127.0.0.1:1", "[::1]:2", "192.0.2.7"):
+        assert (await server.ask("GET", "/healthz", headers={"Host": name})).status_code == 200
+    for name in ("evil.example", "localhost.evil.example", "", "steps.example.evil:8787"):
+        answer = await server.ask("GET", "/api/runs", headers={"Host": name})
+        assert (answer.status_code, answer.json()["code"]) == (400, "host_unknown")
+
+
+async def test_more_headers_than_anybody_needs_are_refused(server: Served) -> None:
+    answer = await server.ask("GET", "/api/runs", headers={"X-Long": "x" * 40_000})
+    assert (answer.status_code, answer.json()["code"]) == (431, "headers_too_large")
+    answer = await server.ask("GET", "/api/runs?cursor=" + "x" * 10_000)
+    assert (answer.status_code, answer.json()["code"]) == (431, "headers_too_large")
+
+
+async def test_names_in_a_path_may_have_slashes(server: Served) -> None:
+    made = await server.ask(
+        "POST", "/api/triggers", {"definition": "double", "type": "manual", "name": "by-hand"}
+    )
+    assert made.status_code == 201
+    found = await server.ask("GET", "/api/triggers/double%2Fby-hand")
+    assert found.json()["id"] == made.json()["id"]
+    fired = await server.ask("POST", "/api/triggers/double%2Fby-hand/fire", {"payload": {"n": 4}})
+    assert fired.status_code == 201
+    assert await server.host.first.result(fired.json()["run_id"], timeout=30) == 8
+
+
+async def test_a_webhook_starts_its_run(server: Served) -> None:
+    webhook = {"definition": "double", "type": "webhook", "config": {"path": "in/here"}}
+    assert (await server.ask("POST", "/api/triggers", webhook)).status_code == 201
+    sent = await server.http.post("/hooks/in/here", json={"n": 5})
+    assert sent.status_code == 202, sent.text
+    run = sent.json()
+    assert run["created"]
+    assert await server.host.first.result(run["run_id"], timeout=30) == 10
+
+
+async def test_health_says_whether_the_store_answers(server: Served) -> None:
+    assert (await server.http.get("/healthz")).json() == {"status": "ok"}
+    ready = await server.http.get("/readyz")
+    assert (ready.status_code, ready.json()) == (200, {"status": "ok", "workers": 1})
+
+
+async def test_what_is_documented_is_json_of_openapi(server: Served) -> None:
+    answer = await server.http.get("/api/openapi.json")
+    found = json.loads(answer.content)
+    assert found["openapi"] == "3.1.0"
+    assert "/api/definitions/{ref}/runs" in found["paths"]

@@ -1,0 +1,144 @@
+"""Who may ask for what: every operation, every role, no token, and somebody else's."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from typing import Any
+from urllib.parse import quote
+
+import pytest
+
+from stepwell import workflow
+from stepwell.catalog import operations
+from stepwell.operation import PERMISSIONS, ROLES, Operation, allows
+from tests.surfaces.serving import Served, served
+
+pytestmark = pytest.mark.anyio
+
+
+@workflow(name="double")
+async def double(ctx: Any, input: Any) -> Any:
+    return 2
+
+
+@pytest.fixture
+async def server(store_url: str) -> AsyncIterator[Served]:
+    async with served(store_url, [double], worker=False) as found:
+        yield found
+
+
+def path_of(operation: Operation, values: dict[str, str]) -> str:
+    """The path of an operation, with values for what stands in it."""
+    path = operation.path
+    for name in operation.parameters:
+        path = path.replace("{" + name + "}", quote(values.get(name, "none"), safe=""))
+    return f"/api{path}"
+
+
+async def test_without_a_token_nothing_is_answered(server: Served) -> None:
+    wrong = [None, "", "Bearer", "Bearer x", "Basic b3duZXI6eA==", f"Bearer {'x' * 5000}"]
+    wrong.append(f"Bearer {server.tokens['owner'][:-1]}~")
+    for operation in operations().values():
+        for given in wrong[: 1 if operation.needs != "own" else None]:
+            headers = {} if given is None else {"authorization": given}
+            answer = await server.http.request(
+                operation.method, path_of(operation, {}), headers=headers, content=b"{}"
+            )
+            # Wrong ones are counted, and at some point not even looked at.
+            assert answer.status_code in (401, 429), operation.name
+            assert answer.json()["code"] in ("unauthenticated", "rate_limited")
+
+
+async def test_every_operation_refuses_every_role_below_it(server: Served) -> None:
+    for operation in operations().values():
+        for role, permission in ROLES.items():
+            answer = await server.ask(operation.method, path_of(operation, {}), {}, role=role)
+            refused = answer.status_code == 403 and answer.json()["code"] == "permission_denied"
+            assert refused is not allows(permission, operation.needs), (operation.name, role)
+            assert answer.status_code < 500
+
+
+async def test_there_is_something_for_every_permission() -> None:
+    needed = {operation.needs for operation in operations().values()}
+    assert needed == set(PERMISSIONS)
+
+
+async def test_what_belongs_to_another_workspace_is_not_found(server: Served) -> None:
+    document = {
+        "name": "shape",
+        "policy": {"proposals": True},
+        "nodes": [{"id": "ok", "type": "approval", "config": {"prompt": "Go on?"}}],
+    }
+    place = server.host.first
+    await place.definitions.publish(document)
+    await place.definitions.save_draft("shape", {**document, "title": "Other"})
+    change = [{"op": "set_meta", "set": {"title": "Better"}}]
+    proposal = await place.proposals.propose("shape", change, author="ada")
+    trigger = await place.triggers.create("shape", "manual")
+    await place.secrets.set("key", "a secret value")
+    run = await place.start("shape")
+    async with place.worker():
+        while not (gates := await place.gates.list(run.id)):
+            pass
+    values = {
+        "name": "shape", "ref": "shape", "definition": "shape", "run_id": run.id,
+        "gate_id": gates[0].id, "trigger": trigger.id, "proposal_id": proposal.id,
+        "step": "ok", "event": "x",
+    }  # fmt: skip
+    for operation in operations().values():
+        mine = [name for name in operation.parameters if "{" + name + "}" in operation.path]
+        if not mine or not set(mine) <= values.keys() or operation.noun == "secrets":
+            continue
+        body = dict(operation.example) if operation.method != "GET" else None
+        body = {name: each for name, each in (body or {}).items() if name not in mine} or None
+        query = "?a=draft&b=draft" if operation.name == "definitions.diff" else ""
+        path = path_of(operation, values) + query
+        answer = await server.ask(operation.method, path, body, role="stranger")
+        assert answer.status_code == 404, (operation.name, answer.text)
+    assert (await server.ask("DELETE", "/api/secrets/key", role="stranger")).status_code == 404
+    assert (await server.ask("GET", "/api/secrets", role="stranger")).json() == {"items": []}
+    assert (await server.ask("GET", "/api/runs", role="stranger")).json()["items"] == []
+    assert (await server.ask("GET", "/api/gates", role="stranger")).json() == {"items": []}
+    assert (await place.get_run(run.id)).status == "waiting"
+    assert (await place.definitions.get("shape")).title == ""
+
+
+async def test_a_session_acts_only_for_pages_of_the_server(server: Served) -> None:
+    link = await server.host.doorkeeper.new_link("owner-1")
+    entered = await server.http.get(f"/login/{link}")
+    assert (entered.status_code, entered.headers["location"]) == (303, "/")
+    cookie = entered.headers["set-cookie"]
+    assert "HttpOnly" in cookie
+    assert "SameSite=Lax" in cookie
+    own = server.url
+    sent = {"type": "ping"}
+    for headers, status in [
+        ({"origin": own}, 202),
+        ({"sec-fetch-site": "same-origin"}, 202),
+        ({"origin": "http://evil.example"}, 403),
+        ({"origin": "null"}, 403),
+        ({"sec-fetch-site": "cross-site"}, 403),
+        ({}, 403),
+    ]:
+        answer = await server.ask("POST", "/api/events", sent, role=None, headers=headers)
+        assert answer.status_code == status, headers
+    assert (await server.ask("GET", "/api/runs", role=None)).status_code == 200
+    assert "owner-1" in (await server.http.get("/")).text
+    out = await server.http.post("/api/logout", headers={"origin": own})
+    assert out.status_code == 204
+    server.http.cookies.set("stepwell_session", cookie.partition("=")[2].partition(";")[0])
+    assert (await server.ask("GET", "/api/runs", role=None)).status_code == 401
+    again = await server.http.get(f"/login/{link}")
+    assert again.status_code == 401
+
+
+async def test_what_somebody_changed_is_written_down(server: Served) -> None:
+    secret = "a value that nobody may see"
+    answer = await server.ask("PUT", "/api/secrets/key", {"value": secret}, role="admin")
+    assert answer.status_code == 204
+    await server.ask("POST", "/api/events", {"type": "ping"}, role="member")
+    found = await server.host.first.store.access.audit(server.host.first_id, None, 10)
+    assert [(each.operation, each.actor, each.subject) for each in found] == [
+        ("secrets.set", "admin-1", "key")
+    ]
+    assert secret not in str(found)
