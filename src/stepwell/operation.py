@@ -68,6 +68,7 @@ class Caller:
     name: str
     permission: Permission
     role: Role = "viewer"
+    # None for whoever has the store itself.
     user_id: str | None = None
     # Of the token that they came with, if it was one, or of the session.
     token_id: str | None = None

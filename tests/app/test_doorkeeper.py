@@ -14,7 +14,6 @@ from stepwell.catalog import operations
 from stepwell.errors import Unauthenticated, WorkspaceNotFound
 from stepwell.kernel.access import MemberRecord, new_token
 from stepwell.kernel.clock import SECOND
-from stepwell.kernel.presenting import present
 from stepwell.testing.clock import FakeClock
 from tests.app.doors import HERE, PASSWORD, Doors, opened
 from tests.stores.everything import everything
@@ -190,9 +189,11 @@ async def test_an_audit_row_says_who_did_what_to_what_and_keeps_no_secret(doors:
         "note": "x" * 999,
     }
     await doors.keeper.record(admission, declared["gates.decide"], decided)
-    second, first = await doors.access.audit("default", None, 10)
+    forked = {"run_id": "r", "from_step": "s", "input": "a secret payload"}
+    await doors.keeper.record(admission, declared["runs.fork"], forked)
+    third, second, first = await doors.access.audit("default", None, 10)
     assert (first.actor, first.user_id, first.operation) == ("ada", ada.id, "secrets.set")
     assert (first.subject, first.request_id) == ("hook", "r1")
     assert first.details == {"token_id": token_id}
     assert second.details == {"decision": "approve", "token_id": token_id}
-    assert "secret" not in str(present([first.details, second.details]))
+    assert (third.subject, third.details) == ("r", {"from_step": "s", "token_id": token_id})

@@ -55,7 +55,7 @@ from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.passwords import compared, hashed
 from stepwell.kernel.presenting import is_hidden
-from stepwell.operation import Caller, Operation
+from stepwell.operation import Caller, Operation, Parameter
 from stepwell.store import Store
 
 log = logging.getLogger("stepwell.access")
@@ -281,14 +281,14 @@ class Doorkeeper:
         self, admission: Admission, operation: Operation, arguments: Mapping[str, Any], *,
         result: Any = None, request_id: str | None = None,
     ) -> None:  # fmt: skip
-        """Write down who has done what: with what short arguments, but none that is hidden."""
+        """Write down who has done what, and with what short arguments that are no secret."""
         caller, parameters = admission.caller, operation.parameters
         inside = [name for name, each in parameters.items() if each.where == "path"]
         subject = "/".join(str(arguments[name]) for name in inside if name in arguments)
         details = {
             name: value
             for name, value in arguments.items()
-            if name not in inside and _is_short(value) and not is_hidden(parameters[name].type)
+            if name not in inside and _is_logged(parameters[name], value)
         }
         if caller.token_id is not None:
             details["token_id"] = caller.token_id
@@ -330,7 +330,10 @@ def _make_room(remembered: dict[Any, Any]) -> None:
         del remembered[next(iter(remembered))]
 
 
-def _is_short(value: Any) -> bool:
+def _is_logged(parameter: Parameter, value: Any) -> bool:
+    """Whether the audit log has an argument: a short one, but no secret and no payload."""
+    if is_hidden(parameter.type) or parameter.type is Any:
+        return False
     return isinstance(value, bool | int | float) or (
         isinstance(value, str) and len(value) <= MAX_DETAIL
     )

@@ -17,6 +17,7 @@ from stepwell.kernel.ids import Ids
 from stepwell.kernel.records import TriggerRecord
 from stepwell.kernel.sealing import Keyring
 from stepwell.operation import Engine, Noun, Workspace
+from stepwell.operations.audit import Audit
 from stepwell.operations.definitions import Definitions
 from stepwell.operations.events import Events
 from stepwell.operations.gates import Gates
@@ -24,8 +25,11 @@ from stepwell.operations.proposals import Proposals
 from stepwell.operations.runs import Runs
 from stepwell.operations.secrets import Secrets
 from stepwell.operations.steps import Steps
+from stepwell.operations.tokens import Tokens
 from stepwell.operations.triggers import Triggers
+from stepwell.operations.users import Users
 from stepwell.operations.workers import Workers
+from stepwell.operations.workspaces import Workspaces
 from stepwell.settings import Settings
 from stepwell.store import Store
 
@@ -85,7 +89,8 @@ class Operations:
     def _nouns(self) -> dict[str, Noun]:
         found: tuple[Noun, ...] = (
             self.definitions, self.proposals, self.runs, Steps(self._place), self.gates,
-            self.triggers, self.events, self.secrets, Workers(self._place),
+            self.triggers, self.events, self.secrets, Workers(self._place), Workspaces(self._place),
+            Users(self._place), Tokens(self._place), Audit(self._place),
         )  # fmt: skip
         return {each.noun: each for each in found}
 

@@ -19,6 +19,7 @@ OK, INPUT_ERROR, USAGE_ERROR, FAILURE, INTERRUPTED = 0, 10, 20, 40, 130
 # What is no fault of the input; any other error of Stepwell's own is.
 _FAILURES = frozenset(
     {
+        "permission_denied",
         "queue_full",
         "quota_exceeded",
         "run_cancelled",
@@ -29,6 +30,7 @@ _FAILURES = frozenset(
         "signal_not_delivered",
         "store_forbidden",
         "store_unavailable",
+        "unauthenticated",
     }
 )
 
