@@ -74,9 +74,7 @@ async def test_what_is_changed_here_counts_at_once_and_elsewhere_within_two_seco
             await doors.keeper.by_token(text)
 
 
-async def test_who_was_let_in_costs_no_trip_to_the_store(
-    doors: Doors, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_who_was_let_in_costs_no_trip_to_the_store(doors: Doors) -> None:
     ada = await doors.user("ada", password=PASSWORD)
     _, text = await doors.token(ada)
     login = await doors.keeper.login("ada", PASSWORD, HERE)
@@ -84,6 +82,25 @@ async def test_who_was_let_in_costs_no_trip_to_the_store(
     await doors.store.close()
     again = await doors.keeper.by_token(text), await doors.keeper.by_session(login.cookie)
     assert again == first
+
+
+async def test_what_is_taken_away_while_it_is_looked_up_is_not_remembered(
+    doors: Doors, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ada = await doors.user("ada")
+    token_id, text = await doors.token(ada)
+    read = doors.access.token
+
+    async def slowly(wanted: str) -> Any:
+        found = await read(wanted)
+        await doors.access.revoke_token("default", token_id, clock.now())
+        return found
+
+    with monkeypatch.context() as slow:
+        slow.setattr(doors.access, "token", slowly)
+        assert await doors.keeper.by_token(text), "it came just in time"
+    with pytest.raises(Unauthenticated):
+        await doors.keeper.by_token(text)
 
 
 async def test_no_more_is_remembered_than_there_is_room_for(

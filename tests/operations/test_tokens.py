@@ -16,6 +16,7 @@ from stepwell.errors import (
     UserNotFound,
 )
 from stepwell.kernel.access import PERMISSIONS
+from stepwell.kernel.clock import SECOND
 from stepwell.kernel.presenting import present
 from stepwell.operations import tokens
 from stepwell.testing.clock import FakeClock
@@ -122,6 +123,28 @@ async def test_a_token_is_revoked_at_once_by_its_user_or_an_owner(world: World) 
                 await keeper.by_token(made.text)
             with pytest.raises(TokenNotFound):
                 await call(sw, caller, "tokens.revoke", token_id=made.id)
+
+
+async def test_a_token_leads_to_none_that_lasts_longer_or_may_more(
+    world: World, clock: FakeClock
+) -> None:
+    async with world() as sw:
+        await join(sw, "ada")
+        bob = await join(sw, "bob", "admin")
+        weak = await call(sw, bob, "tokens.create", name="x", permission="read", expires_in="1h")
+        strong = await call(sw, bob, "tokens.create", name="y", permission="build")
+        by_token = (await keeper_of(sw).by_token(weak.text)).caller
+        for expires_in, seconds in ((None, 3600), ("2h", 3600), ("1m", 60)):
+            made = await call(sw, by_token, "tokens.create", name="z", permission="read",
+                              expires_in=expires_in)  # fmt: skip
+            assert made.expires_at == clock.now() + seconds * SECOND
+        with pytest.raises(TokenNotFound):
+            await call(sw, by_token, "tokens.revoke", token_id=strong.id)
+        for token_id in (made.id, weak.id):
+            await call(sw, by_token, "tokens.revoke", token_id=token_id)
+        await call(sw, LOCAL, "users.set_role", user_id="bob", role="viewer")
+        viewer = dataclasses.replace(bob, permission="read", role="viewer")
+        await call(sw, viewer, "tokens.revoke", token_id=strong.id)
 
 
 async def test_an_owner_sees_the_tokens_of_everyone_and_others_their_own(world: World) -> None:

@@ -194,6 +194,23 @@ async def test_only_an_owner_sets_the_password_of_others_and_no_token_its_users_
             await call(sw, by_token, "users.set_password", user_id="me", password=NEW)
 
 
+async def test_a_token_of_one_workspace_opens_no_other_by_a_users_login(world: World) -> None:
+    async with world() as sw, world(workspace="team") as team:
+        ada = await join(sw, "ada")
+        await call(sw, ada, "workspaces.create", id="team")
+        for place in (sw, team):
+            await call(place, ada, "users.create", name="bob", role="viewer")
+        assert (await call(sw, ada, "users.link", user_id="bob")).link
+        by_token = dataclasses.replace(ada, token_id="t")
+        for user in ("bob", "ada"):
+            with pytest.raises(PermissionDenied):
+                await call(sw, by_token, "users.link", user_id=user)
+        with pytest.raises(PermissionDenied):
+            await call(sw, by_token, "users.set_password", user_id="bob", password=NEW)
+        await call(team, ada, "users.remove", user_id="bob")
+        assert (await call(sw, by_token, "users.link", user_id="bob")).link
+
+
 async def test_sessions_are_listed_and_revoked(world: World) -> None:
     async with world() as sw:
         ada = await join(sw, "ada")
@@ -216,3 +233,6 @@ async def test_sessions_are_listed_and_revoked(world: World) -> None:
             await call(sw, eve, "users.revoke_session", **session)
         with pytest.raises(PermissionDenied):
             await call(sw, eve, "users.sessions", user_id="bob")
+        by_token = dataclasses.replace(bob, token_id="t")
+        with pytest.raises(PermissionDenied, match="logged in"):
+            await call(sw, by_token, "users.sessions", user_id="me")

@@ -66,7 +66,8 @@ class Tokens(Noun):
     ) -> NewToken:  # fmt: skip
         """Make a token that allows at most what the caller may; its text is shown this once.
 
-        It never allows more than the role of its user does when it is used.
+        It never allows more than the role of its user does when it is used. One that is made with
+        a token ends no later than that.
         """
         check_text(name, "A token's name")
         if not allows(caller.permission, permission):
@@ -83,11 +84,8 @@ class Tokens(Noun):
             )
         token_id = self._workspace.ids.new()
         text = new_token(token_id)
-        ends = None if expires_in is None else int(now + seconds(expires_in) * SECOND)
-        token = TokenRecord(
-            token_id, place, whose, name, hash_of(text), permission, now,
-            None if ends is None else min(ends, LAST),
-        )  # fmt: skip
+        ends = await self._ends_at(expires_in, caller, now)
+        token = TokenRecord(token_id, place, whose, name, hash_of(text), permission, now, ends)
         await self._access.add_token(token)
         return NewToken(token_id, name, text, permission, whose, token.expires_at)
 
@@ -98,12 +96,19 @@ class Tokens(Noun):
     async def revoke(self, token_id: str, caller: Caller) -> None:
         """End a token at once: one of the caller's, or an owner anybody's."""
         row = await self._access.token(token_id) if is_id(token_id) else None
-        may = row is not None and (
-            row[0].user_id == caller.user_id or allows(caller.permission, "own")
-        )
         place, now = self._workspace.id, self._workspace.clock.now()
-        if not may or not await self._access.revoke_token(place, token_id, now):
-            raise TokenNotFound(f"There is no token {token_id!r} to revoke.", token_id=token_id)
+        if row is None or not _may_revoke(row[0], caller):
+            raise _not_found(token_id)
+        if not await self._access.revoke_token(place, token_id, now):
+            raise _not_found(token_id)
+
+    async def _ends_at(self, expires_in: Span | None, caller: Caller, now: int) -> int | None:
+        """When a new token ends: not after the one that it is made with."""
+        row = None if caller.token_id is None else await self._access.token(caller.token_id)
+        wanted = LAST if expires_in is None else int(now + seconds(expires_in) * SECOND)
+        latest = LAST if row is None or row[0].expires_at is None else row[0].expires_at
+        ends = min(wanted, latest)
+        return None if ends == LAST else ends
 
     async def _whose(self, user_id: str | None, caller: Caller) -> str:
         """The user that a token is to be for, who belongs here."""
@@ -114,3 +119,17 @@ class Tokens(Noun):
         if wanted != caller.user_id and not allows(caller.permission, "own"):
             raise PermissionDenied("Only an owner makes tokens for others.", needs="own")
         return wanted
+
+
+def _may_revoke(token: TokenRecord, caller: Caller) -> bool:
+    """Whether the caller may end a token; with another one only what allows no more than that."""
+    if allows(caller.permission, "own"):
+        return True
+    if token.user_id != caller.user_id:
+        return False
+    with_it = caller.token_id in (None, token.id)
+    return with_it or allows(caller.permission, token.permission)
+
+
+def _not_found(token_id: str) -> TokenNotFound:
+    return TokenNotFound(f"There is no token {token_id!r} to revoke.", token_id=token_id)

@@ -223,7 +223,7 @@ class Users(Noun):
     async def sessions(self, user_id: UserRef, caller: Caller) -> builtins.list[SessionRecord]:
         """Where the caller is logged in, or an owner anybody; the newest first."""
         user, _, _ = await self._find(user_id, caller)
-        if user.id != caller.user_id:
+        if user.id != caller.user_id or caller.token_id is not None:
             await self._check_acting(user, caller)
         return await self._access.sessions(user.id, self._clock.now())
 
@@ -235,7 +235,7 @@ class Users(Noun):
     async def revoke_session(self, user_id: UserRef, session_id: str, caller: Caller) -> None:
         """End a session at once: one of the caller's, or an owner anybody's."""
         user, _, _ = await self._find(user_id, caller)
-        if user.id != caller.user_id:
+        if user.id != caller.user_id or caller.token_id is not None:
             await self._check_acting(user, caller)
         now = self._clock.now()
         ended = is_id(session_id) and await self._access.end_sessions(user.id, now, only=session_id)
@@ -270,7 +270,9 @@ class Users(Noun):
     async def _check_acting(self, user: UserRecord, caller: Caller) -> None:
         """Raise unless the caller may do what only the user could."""
         if not allows(caller.permission, "own"):
-            raise PermissionDenied("Only an owner does this for others.", needs="own")
+            raise PermissionDenied(
+                "Only an owner does this for others, or without having logged in.", needs="own"
+            )
         if caller.user_id is None:
             return
         own = await self._access.memberships(caller.user_id)
