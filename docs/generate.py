@@ -18,6 +18,7 @@ from stepwell import (
     Explanation,
     Page,
     Run,
+    RunEvent,
     RunHandle,
     Step,
     Stepwell,
@@ -81,7 +82,7 @@ RECORDS = (
     records.DefinitionRecord, records.DraftRecord, records.RevisionRecord, HistoryRow, Layout,
     PublishResult, SyncPlan, SyncStep, records.ProposalRecord, records.Review,
     records.GateRecord, records.GateDecision, SecretInfo, records.TriggerRecord, Preview,
-    records.RefusalRecord, records.EventRecord, EventPage,
+    records.RefusalRecord, records.EventRecord, EventPage, RunEvent,
 )  # fmt: skip
 # Kind of step, what makes one, and its key.
 STEP_KINDS = (

@@ -16,6 +16,7 @@ from stepwell.errors import (
     StepwellError,
     WaitTimedOut,
 )
+from stepwell.kernel.feed import RunEvent
 from stepwell.kernel.retry import Retry
 from stepwell.kernel.run import Attempt, ErrorInfo, Explanation, Page, Run, Step, WorkerInfo
 from stepwell.sdk.function import function
@@ -34,6 +35,7 @@ __all__ = [
     "Retry",
     "Run",
     "RunCancelled",
+    "RunEvent",
     "RunFailed",
     "RunHandle",
     "RunNotFound",

@@ -181,7 +181,7 @@ class RunNotFailed(StepwellError):
 
 
 class InvalidCursor(InvalidInput):
-    """A cursor was not made by the list that is asked to go on from it."""
+    """A cursor, or the id of an event, is not of the list or the run that is to go on from it."""
 
     code = "invalid_cursor"
 

@@ -27,6 +27,7 @@ from stepwell.kernel.changes import Change, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.ids import lowest_id
+from stepwell.kernel.progress import Place, Progress
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.record import Records, Triggers, VersionRow
 
@@ -167,6 +168,10 @@ class Store(Protocol):
 
     async def steps(self, run_id: str) -> list[Step]:
         """The journal of a run, in order of call, its open waits included."""
+        ...
+
+    async def progress(self, workspace_id: str, places: Sequence[Place]) -> list[Progress | None]:
+        """What lies behind these places in the journals of runs; None for a run there is not."""
         ...
 
     async def facts(self, workspace_id: str, run_id: str) -> RunFacts | None:

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from stepwell.engine.feed import Feed
 from stepwell.engine.writer import Writer
 from stepwell.errors import InvalidInput
 from stepwell.kernel.clock import to_micros
 from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
 from stepwell.kernel.explaining import explain
+from stepwell.kernel.feed import RunEvent
 from stepwell.kernel.matching import check_match
 from stepwell.kernel.names import check_count, check_run_id, check_text, check_time, no_such_run
 from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
@@ -25,6 +27,7 @@ class Reading:
 
     store: Store
     _writer: Writer
+    _feed: Feed
     _workspace: str
 
     async def get_run(self, run_id: str) -> Run:
@@ -86,6 +89,15 @@ class Reading:
         """The journal of a run, in order of call."""
         await self.get_run(run_id)
         return await self.store.steps(run_id)
+
+    def watch(self, run_id: str, after: str | None = None) -> AsyncGenerator[RunEvent, None]:
+        """What happens to a run, as it happens: from its start, until it has ended.
+
+        With `after`, the id of an event, it goes on behind that one, here or in another process.
+        Close it if you leave before the end (`contextlib.aclosing`).
+        """
+        self._writer.check_open()
+        return self._feed.watch(check_run_id(run_id), after)
 
     async def explain(self, run_id: str) -> Explanation:
         """Why the run is where it is."""

@@ -15,6 +15,7 @@ from stepwell.catalog import check_url, node_types, plugged_in, store_for
 from stepwell.engine.admission import Bounds
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.ending import Endings
+from stepwell.engine.feed import Feed
 from stepwell.engine.graph_runs import GraphProgram
 from stepwell.engine.node_call import NodeHost
 from stepwell.engine.program import Program
@@ -93,7 +94,8 @@ class Stepwell(Automation, Operations, Reading):
         self._workflows = registry(workflows)
         self._functions = functions_by_name(functions)
         self._endings = Endings(self.store)
-        self._dispatcher = Dispatcher(self.store, self._endings)
+        self._feed = Feed(self.store, self._workspace)
+        self._dispatcher = Dispatcher(self.store, self._endings, self._feed)
         self._writer = Writer(self.store, self._dispatcher.heard)
         self._used = False
         self._definitions = rows = [found.row() for found in self._workflows.values()]
@@ -123,6 +125,7 @@ class Stepwell(Automation, Operations, Reading):
         await self._tally.close()
         await self._writer.close()
         await self._endings.close()
+        await self._feed.close()
         await self.store.close()
 
     # -- starting ------------------------------------------------------------------------

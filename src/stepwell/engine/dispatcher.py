@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from stepwell.engine.ending import Endings
+from stepwell.engine.feed import Feed
 from stepwell.engine.housekeeping import Housekeeping
 from stepwell.engine.worker import Worker
 from stepwell.kernel.changes import (
@@ -18,11 +19,12 @@ from stepwell.store import Heard, Store
 
 
 class Dispatcher:
-    """Tells the workers of this process, those who wait for runs to end, and other processes."""
+    """Tells the workers of this process, those who wait for or watch runs, and other processes."""
 
-    def __init__(self, store: Store, endings: Endings) -> None:
+    def __init__(self, store: Store, endings: Endings, feed: Feed) -> None:
         self._store = store
         self._endings = endings
+        self._feed = feed
         self.workers: list[Worker] = []
         self.housekeeping: Housekeeping | None = None
 
@@ -44,6 +46,7 @@ class Dispatcher:
             worker.claims.heard(batch)
         for run_id in committed.ended:
             self._endings.ended(run_id)
+        self._feed.heard(batch, committed)
         for run_id, owner in committed.stopped:
             self._let_go(run_id, owner)
         # A claim in the batch has seen all that the batch made due.

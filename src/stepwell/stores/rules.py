@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from stepwell.errors import DuplicateDefinition
-from stepwell.kernel.states import ENDED, OPEN, REPLAYED, quoted
+from stepwell.kernel.progress import ENDING, MOST_OUTPUT
+from stepwell.kernel.states import ENDED, OPEN, REPLAYED, SETTLED, quoted
 
 # The rows of a run, by what each statement deletes of them. Signals are in two indexes.
 OF_A_RUN = (
@@ -51,6 +52,23 @@ USABLE = f"status NOT IN ({quoted(ENDED - {'completed'})})"
 # A child `s` that was waited for when the run ended, and is worth going on waiting for.
 AWAITED_CHILD = f"""(s.kind = 'child' AND s.status = 'skipped' AND EXISTS (
         SELECT 1 FROM runs c WHERE c.id = trim(s.output, '"') AND c.{USABLE}))"""
+
+# What a feed tells of `s`, at its place in it, and of run `r`; outputs only if they are short.
+_PLACE = f"""CASE WHEN s.status = 'skipped' AND s.completed_at IS NULL THEN {ENDING}
+        ELSE s.position END"""
+FED_STEP = f"""s.key, s.seq, {_PLACE} AS place, s.kind, s.status, s.attempts,
+        CASE WHEN octet_length(s.output) <= {MOST_OUTPUT} THEN s.output END AS output,
+        s.output IS NOT NULL AS has_output, s.error, s.started_at, s.completed_at"""
+FED_RUN = f"""r.status, r.definition, r.version, r.attempt, r.owner IS NOT NULL,
+        r.forked_from IS NOT NULL, r.created_at, r.started_at, r.claimed_at, r.completed_at,
+        (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'
+            AND octet_length(body) <= {MOST_OUTPUT}),
+        EXISTS (SELECT 1 FROM payloads WHERE run_id = r.id AND kind = 'output'),
+        (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')"""
+# Those that have ended, in the order of a feed; at ENDING only if the run has as well.
+FED_ENDS = f"""s.kind <> 'now' AND s.status IN ({quoted(SETTLED)})
+        AND (s.status <> 'skipped' OR s.completed_at IS NOT NULL
+             OR EXISTS (SELECT 1 FROM runs e WHERE e.id = s.run_id AND e.completed_at > 0))"""
 
 
 def check_names(data: Iterable[str]) -> None:

@@ -15,11 +15,12 @@ from stepwell.errors import ChangeBlocked, InvalidInput, StoreUnavailable
 from stepwell.kernel.changes import Change, Claimed, ClaimRuns, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
+from stepwell.kernel.progress import Place, Progress
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.record import VersionRow
 from stepwell.store import Notice, RunFilter, WorkerRow
 from stepwell.stores.access import SqlAccess
-from stepwell.stores.postgres import pruning, reads, schema, starting
+from stepwell.stores.postgres import progress, pruning, reads, schema, starting
 from stepwell.stores.postgres.address import Address, patiently
 from stepwell.stores.postgres.apply import apply
 from stepwell.stores.postgres.connections import WRITER_SETTINGS, Line, Pool
@@ -225,6 +226,9 @@ class PostgresStore:
 
     async def steps(self, run_id: str) -> list[Step]:
         return await self._pool.run(lambda db: reads.steps(db, run_id))
+
+    async def progress(self, workspace_id: str, places: Sequence[Place]) -> list[Progress | None]:
+        return await self._pool.run(lambda db: progress.progress(db, workspace_id, places))
 
     async def facts(self, workspace_id: str, run_id: str) -> RunFacts | None:
         now = self.clock.now()

@@ -15,13 +15,14 @@ from stepwell.errors import InvalidInput, SchemaTooOld, StoreUnavailable, StoreU
 from stepwell.kernel.changes import Change, Committed, StartRun
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.explaining import RunFacts
+from stepwell.kernel.progress import Place, Progress
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.record import VersionRow
 from stepwell.store import Heard, Notice, RunFilter, WorkerRow
 from stepwell.stores.access import SqlAccess
 from stepwell.stores.migrations import migrations, pending
 from stepwell.stores.records import SqlRecords
-from stepwell.stores.sqlite import pruning, reads
+from stepwell.stores.sqlite import progress, pruning, reads
 from stepwell.stores.sqlite.apply import apply
 from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.registering import register
@@ -295,6 +296,9 @@ class SqliteStore:
 
     async def steps(self, run_id: str) -> list[Step]:
         return await self._read.run(lambda db: reads.steps(db, run_id))
+
+    async def progress(self, workspace_id: str, places: Sequence[Place]) -> list[Progress | None]:
+        return await self._read.run(lambda db: progress.progress(db, workspace_id, places))
 
     async def facts(self, workspace_id: str, run_id: str) -> RunFacts | None:
         now = self.clock.now()
