@@ -89,6 +89,7 @@ def test_the_help_lists_the_exit_codes() -> None:
 INPUT_ERRORS = [
     (("runs", "show", MISSING), "run_not_found"),
     (("runs", "explain", MISSING), "run_not_found"),
+    (("runs", "watch", MISSING), "run_not_found"),
     (("runs", "cancel", MISSING), "run_not_found"),
     (("runs", "retry", MISSING), "run_not_found"),
     (("runs", "signal", MISSING, "x"), "run_not_found"),

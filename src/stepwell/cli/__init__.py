@@ -19,6 +19,7 @@ from stepwell.cli.steps import steps
 from stepwell.cli.stores import fork_store, migrate
 from stepwell.cli.triggers import triggers
 from stepwell.cli.validating import import_, validate
+from stepwell.cli.watching import watch
 from stepwell.cli.workers import worker, workers
 
 __all__ = ["main"]
@@ -57,3 +58,4 @@ for command in (
     events, worker, workers, runs, steps, secrets, nodes, migrate, fork_store, demo,
 ):  # fmt: skip
     main.add_command(command)
+runs.add_command(watch)
