@@ -23,9 +23,9 @@ PACKAGE = "stepwell"
 FOUNDATION = frozenset({"errors", "kernel"})
 LANGUAGE = FOUNDATION | {"graph"}
 CONTRACTS = frozenset(
-    {"store", "access", "record", "config", "node", "trigger", "agent", "operation"}
+    {"store", "access", "record", "config", "node", "trigger", "agent", "operation", "telemetry"}
 )
-PARTS = frozenset({"stores", "nodes", "triggers", "agents", "operations", "engine"})
+PARTS = frozenset({"stores", "nodes", "triggers", "agents", "operations", "engine", "telemetries"})
 SURFACES = frozenset({"api", "cli", "mcp"})
 BELOW_PARTS = LANGUAGE | CONTRACTS
 BELOW_APP = BELOW_PARTS | PARTS | {"catalog", "sdk", "settings"}

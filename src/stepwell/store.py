@@ -68,6 +68,19 @@ class RunFilter(msgspec.Struct):
         return None if self.since is None else lowest_id(self.since - 10 * SECOND)
 
 
+class RunOutline(msgspec.Struct, frozen=True, gc=False):
+    """The little that is told of a run to those who watch the engine."""
+
+    id: str
+    definition: str
+    version: int
+    status: str
+    created_at: int
+    completed_at: int | None
+    # JSON that says what started it.
+    trigger: str | None
+
+
 class Heard(msgspec.Struct, frozen=True):
     """What another process may have done."""
 
@@ -160,6 +173,10 @@ class Store(Protocol):
 
     async def count_runs(self, workspace_id: str) -> dict[str, dict[str, int]]:
         """How many runs of each definition are in each status."""
+        ...
+
+    async def outlines(self, run_ids: Sequence[str]) -> list[RunOutline]:
+        """What these runs are of and how they stand, as far as they are there."""
         ...
 
     async def unclaimed(self, workspace_id: str, before: int) -> tuple[int, str | None]:

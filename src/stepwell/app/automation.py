@@ -16,12 +16,14 @@ from stepwell.engine.ticker import Ticker
 from stepwell.engine.vault import Vault
 from stepwell.errors import InvalidInput
 from stepwell.kernel.names import show
+from stepwell.telemetry import Telemetry
 from stepwell.trigger import Request
 
 
 class Automation(Operations):
     """The triggers of a workspace, at work."""
 
+    _telemetry: Telemetry
     # How many are inside `housekeeping`.
     _keeping = 0
 
@@ -52,8 +54,8 @@ class Automation(Operations):
         self.store.watch(self._dispatcher.noticed)
         keeper = self._dispatcher.housekeeping
         if keeper is None:
-            firing = (self.store, self._workspace, self._firer)
-            pruner = Pruner(self.store, self._ids.new())
+            firing = (self.store, self._workspace, self._firer, self._telemetry)
+            pruner = Pruner(self.store, self._ids.new(), self._telemetry)
             reconciler = Reconciler(
                 self.store, self._workspace, self._changed,
                 lambda: bool(self._dispatcher.workers),

@@ -9,6 +9,7 @@ from stepwell.app.keys import keyring_for
 from stepwell.catalog import node_types, trigger_types
 from stepwell.engine.dispatcher import Dispatcher
 from stepwell.engine.firing import Firer
+from stepwell.engine.observer import Observer
 from stepwell.engine.starting import Starter
 from stepwell.engine.tally import Tally
 from stepwell.engine.writer import Writer
@@ -43,6 +44,7 @@ class Operations:
     _writer: Writer
     _dispatcher: Dispatcher
     _starter: Starter
+    _observer: Observer
     _settings: Settings
     _url: str | None
 
@@ -105,8 +107,9 @@ class Operations:
     @cached_property
     def _firer(self) -> Firer:
         return Firer(
-            self.store, self._workspace, self._starter, self._ids, trigger_types, self._changed
-        )
+            self.store, self._workspace, self._starter, self._ids, trigger_types, self._changed,
+            self._observer.started,
+        )  # fmt: skip
 
     @cached_property
     def _tally(self) -> Tally:
@@ -124,6 +127,7 @@ class Operations:
     def _changed(self, committed: Committed) -> None:
         """An operation has written what workers, here or elsewhere, may want to hear of."""
         self.store.announce(committed)
+        self._observer.ended(committed.ended)
         self._dispatcher.claim_soon()
         if committed.firing:
             self._dispatcher.fire_soon()

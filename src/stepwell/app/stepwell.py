@@ -8,6 +8,7 @@ from typing import Any, Unpack
 
 from stepwell.app.automation import Automation
 from stepwell.app.keys import own_files
+from stepwell.app.observing import Observing
 from stepwell.app.operations import Operations
 from stepwell.app.reading import Reading
 from stepwell.app.run_handle import RunHandle
@@ -18,6 +19,7 @@ from stepwell.engine.ending import Endings
 from stepwell.engine.feed import Feed
 from stepwell.engine.graph_runs import GraphProgram
 from stepwell.engine.node_call import NodeHost
+from stepwell.engine.observer import Observer
 from stepwell.engine.program import Program
 from stepwell.engine.pruner import prune_once
 from stepwell.engine.revisions import Revisions
@@ -33,7 +35,7 @@ from stepwell.errors import (
 )
 from stepwell.graph.documents import checked, valid
 from stepwell.graph.plan import Plan
-from stepwell.kernel.changes import StartRun
+from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.clock import Clock, SystemClock
 from stepwell.kernel.durations import Duration, lease_seconds, seconds
 from stepwell.kernel.ids import Ids
@@ -51,6 +53,7 @@ from stepwell.sdk.function import functions_by_name
 from stepwell.sdk.workflow import Workflow, registry
 from stepwell.settings import Settings
 from stepwell.store import Store
+from stepwell.telemetry import Telemetry, told_to_all
 
 # How many steps the error names when there is none of that key.
 MAX_SHOWN = 10
@@ -67,6 +70,7 @@ class Stepwell(Automation, Operations, Reading):
         functions: Iterable[Callable[..., Any]] | Mapping[str, Callable[..., Any]] = (),
         workspace: str = "default",
         settings: Settings | None = None,
+        telemetry: Sequence[Telemetry] = (),
         store: Store | None = None,
         ids: Ids | None = None,
     ) -> None:
@@ -76,8 +80,8 @@ class Stepwell(Automation, Operations, Reading):
         its workers execute; without any it can still start, signal and look at runs of others.
         `functions` are what nodes of type `python` may call, by their names.
         Definitions, runs and events of one `workspace` do not see those of another. `settings`,
-        a `stepwell.settings.Settings`, are read from the environment unless given. `store` and
-        `ids` are for tests.
+        a `stepwell.settings.Settings`, are read from the environment unless given. `telemetry`
+        hears what becomes of runs. `store` and `ids` are for tests.
         """
         self._settings = settings or Settings.read()
         clock: Clock = store.clock if store is not None else SystemClock()
@@ -95,7 +99,10 @@ class Stepwell(Automation, Operations, Reading):
         self._functions = functions_by_name(functions)
         self._endings = Endings(self.store)
         self._feed = Feed(self.store, self._workspace)
-        self._dispatcher = Dispatcher(self.store, self._endings, self._feed)
+        self._telemetry = told_to_all(telemetry)
+        self._observer = Observer(self.store, self._telemetry)
+        self._dispatcher = Dispatcher(self.store, self._endings, self._feed, self._observer)
+        self._observing = Observing(self.store, self._workspace, self._dispatcher)
         self._writer = Writer(self.store, self._dispatcher.heard)
         self._used = False
         self._definitions = rows = [found.row() for found in self._workflows.values()]
@@ -119,6 +126,7 @@ class Stepwell(Automation, Operations, Reading):
             await self.store.close()
             raise
         self._writer.open()
+        self._telemetry.opened(self._observing)
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -126,6 +134,8 @@ class Stepwell(Automation, Operations, Reading):
         await self._writer.close()
         await self._endings.close()
         await self._feed.close()
+        self._telemetry.closed(self._observing)
+        await self._observer.close()
         await self.store.close()
 
     # -- starting ------------------------------------------------------------------------
@@ -142,6 +152,7 @@ class Stepwell(Automation, Operations, Reading):
         change = await self._starter.prepare(definition, input, **options)
         if connection is not None:
             run_id, created = await self.store.start_in(connection, change)
+            self._observer.started([change], Committed([(run_id, created)]))
             return RunHandle(self, run_id, created, committed=False)
         return (await self._start([change]))[0]
 
@@ -352,7 +363,9 @@ class Stepwell(Automation, Operations, Reading):
     async def prune(self) -> int:
         """Delete what is old, as workers do too; how many runs there were."""
         await self._writer.drained()
-        return await prune_once(self.store)
+        pruned = await prune_once(self.store)
+        self._telemetry.runs_swept(pruned)
+        return pruned
 
 
 def _step_not_found(run_id: str, key: str, keys: list[str]) -> StepNotFound:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from stepwell.engine.ending import Endings
 from stepwell.engine.feed import Feed
 from stepwell.engine.housekeeping import Housekeeping
+from stepwell.engine.observer import Observer
 from stepwell.engine.worker import Worker
 from stepwell.kernel.changes import (
     FENCED,
@@ -21,10 +22,11 @@ from stepwell.store import Heard, Store
 class Dispatcher:
     """Tells the workers of this process, those who wait for or watch runs, and other processes."""
 
-    def __init__(self, store: Store, endings: Endings, feed: Feed) -> None:
+    def __init__(self, store: Store, endings: Endings, feed: Feed, observer: Observer) -> None:
         self._store = store
         self._endings = endings
         self._feed = feed
+        self._observer = observer
         self.workers: list[Worker] = []
         self.housekeeping: Housekeeping | None = None
 
@@ -58,6 +60,7 @@ class Dispatcher:
         if committed.firing:
             self.fire_soon()
         self._store.announce(committed)
+        self._observer.heard(batch, committed)
 
     def noticed(self, heard: Heard) -> None:
         """Another process did something."""

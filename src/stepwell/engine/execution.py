@@ -65,7 +65,7 @@ class Execution:
         self.entries = {row.key: row for row in claimed.journal}
         self.waits = Waits(claimed.waits)
         last = max((row.position for row in claimed.journal), default=0)
-        self.held = Held(claimed.id, owner, claimed.fence, position=last)
+        self.held = Held(claimed.id, owner, claimed.fence, position=last, claimed=claimed)
         self.deliveries = Deliveries(keeper.turns, positions(claimed.journal))
         self.fraction = fraction
         self._keeper = keeper

@@ -52,6 +52,7 @@ class Firer:
     def __init__(
         self, store: Store, workspace_id: str, starter: Starter, ids: Ids, types: TriggerTypes,
         changed: Callable[[Committed], None],
+        started: Callable[[Sequence[StartRun], Committed], None],
     ) -> None:  # fmt: skip
         self._triggers = store.triggers
         self._clock = store.clock
@@ -60,6 +61,7 @@ class Firer:
         self._ids = ids
         self._types = types
         self._changed = changed
+        self._started = started
         self._read: dict[str, tuple[int, TriggerType, Any]] = {}
 
     def read(self, trigger: TriggerRecord) -> tuple[TriggerType, Any]:
@@ -113,6 +115,7 @@ class Firer:
         """Start runs and say that triggers have fired for them, and let workers hear of it."""
         done = await self._triggers.fire(self._workspace_id, firings, starts, refusals, events)
         self._changed(done)
+        self._started(starts, done)
         return done
 
     async def fire(self, trigger: TriggerRecord, payload: Any, key: str | None) -> tuple[str, bool]:

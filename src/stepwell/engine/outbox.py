@@ -18,6 +18,7 @@ from stepwell.kernel.changes import StartRun
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.records import EventRecord, Firing, TriggerRecord
 from stepwell.store import Store
+from stepwell.telemetry import Telemetry
 
 # How many events, and how many runs of theirs, share a commit; an event is never divided, unless
 # its runs are very large.
@@ -37,11 +38,12 @@ class Outbox:
     interval_seconds = 30.0
     fires = True
 
-    def __init__(self, store: Store, workspace_id: str, firer: Firer) -> None:
+    def __init__(self, store: Store, workspace_id: str, firer: Firer, telemetry: Telemetry) -> None:
         self._triggers = store.triggers
         self._clock = store.clock
         self._workspace_id = workspace_id
         self._firer = firer
+        self._telemetry = telemetry
         # Since when events are left to others, by their ids.
         self._left: dict[str, int] = {}
         self._has_told = False
@@ -100,6 +102,9 @@ class Outbox:
             for trigger in wanted:
                 await volley.start(trigger, self._start(trigger, event))
         await volley.commit(done)
+        now = self._clock.now()
+        for _, event in events[: len(done)]:
+            self._telemetry.event_delivered(max(now - event.created_at, 0) / SECOND)
         return bool(done)
 
     async def _is_for_others(

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from stepwell.kernel.clock import SECOND
 from stepwell.store import Store
+from stepwell.telemetry import Telemetry
 
 INTERVAL_SECONDS = 300.0
 # What is deleted at a time: so many runs or events, and of runs so many rows. Heartbeats wait
@@ -33,9 +34,10 @@ class Pruner:
     interval_seconds = INTERVAL_SECONDS
     fires = False
 
-    def __init__(self, store: Store, own_id: str) -> None:
+    def __init__(self, store: Store, own_id: str, telemetry: Telemetry) -> None:
         self._store = store
         self._own_id = own_id
+        self._telemetry = telemetry
 
     async def run_once(self) -> int | None:
         """Delete everything that is due for deletion, unless somebody else does."""
@@ -43,6 +45,7 @@ class Pruner:
         # The duty is taken anew for each batch: a long pass must not outlast it.
         while left and await self._store.take_duty("prune", self._own_id, INTERVAL_SECONDS):
             deleted = await self._store.prune(now, BATCH, ROWS)
+            self._telemetry.runs_swept(deleted)
             left = bool(deleted or await _prune_old(self._store, now))
         return None
 

@@ -12,10 +12,11 @@ import msgspec
 from stepwell.engine.firing import Firer, alone
 from stepwell.engine.volley import Volley
 from stepwell.errors import Overtaken, StepwellError, StoreUnavailable, TimesMissed
-from stepwell.kernel.clock import moment
+from stepwell.kernel.clock import SECOND, moment
 from stepwell.kernel.records import TriggerRecord
 from stepwell.kernel.schedules import Due
 from stepwell.store import Store
+from stepwell.telemetry import Telemetry
 
 # How many schedules, and how many runs of theirs, share a commit.
 BATCH, MOST_STARTS = 100, 500
@@ -31,11 +32,12 @@ class Ticker:
     interval_seconds = 30.0
     fires = True
 
-    def __init__(self, store: Store, workspace_id: str, firer: Firer) -> None:
+    def __init__(self, store: Store, workspace_id: str, firer: Firer, telemetry: Telemetry) -> None:
         self._triggers = store.triggers
         self._clock = store.clock
         self._workspace_id = workspace_id
         self._firer = firer
+        self._telemetry = telemetry
 
     async def run_once(self) -> int | None:
         """Fire everything that is due; when the next one will be."""
@@ -61,17 +63,21 @@ class Ticker:
     async def _fire(self, due: list[TriggerRecord], now: int, apart: bool) -> TriggerRecord | None:
         """Fire these, as many of them as fit into a commit; behind which one to go on."""
         volley = Volley(self._firer, now, apart=apart)
-        last = due[-1]
+        last, ticks = due[-1], list[int]()
         for trigger in due:
-            all_of_it = await self._add(volley, trigger, now)
+            all_of_it = await self._add(volley, trigger, now, ticks)
             if not all_of_it or len(volley.starts) >= MOST_STARTS:
                 last = trigger
                 break
         await volley.commit()
+        for tick in ticks:
+            self._telemetry.schedule_fired((self._clock.now() - tick) / SECOND)
         # One that has more to fire is due still, and as early as it was or a little later.
         return last if all_of_it else msgspec.structs.replace(last, id="")
 
-    async def _add(self, volley: Volley, trigger: TriggerRecord, now: int) -> bool:
+    async def _add(
+        self, volley: Volley, trigger: TriggerRecord, now: int, ticks: list[int]
+    ) -> bool:
         """Add the ticks of a schedule to a volley; False if it has more than fit."""
         try:
             due = self._due(trigger, now)
@@ -97,6 +103,7 @@ class Ticker:
                 trigger, {"scheduled_at": at}, str(tick), scheduled_at=at
             )
             await volley.start(trigger, prepared)
+            ticks.append(tick)
             after = volley.state(trigger)
             if after.failures >= MOST_FAILURES:
                 volley.put(trigger, _paused(after))

@@ -219,6 +219,11 @@ class Worker:
         self.claims.soon()
 
     @property
+    def definitions(self) -> list[str]:
+        """The definition of each run that is being executed."""
+        return [execution.claimed.definition for execution in self._active.values()]
+
+    @property
     def full(self) -> bool:
         return len(self._active) >= self._concurrency
 

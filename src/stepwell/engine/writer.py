@@ -288,10 +288,11 @@ class Writer:
 
     async def _apply(self, units: list[Unit], batch: list[Change]) -> Committed:
         """Commit, however long the store is away: sending a batch again does no harm."""
-        pause, since = FIRST_PAUSE, 0
+        pause, since, began = FIRST_PAUSE, 0, self._store.clock.now()
         while True:
             try:
                 committed = await self._store.commit(batch)
+                committed.took = self._store.clock.now() - began
                 if since:
                     away = (self._store.clock.now() - since) / SECOND
                     log.warning("The store is back after %.1f s.", away)

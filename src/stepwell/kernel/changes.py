@@ -23,6 +23,8 @@ class Held(msgspec.Struct, gc=False):
     # The position last given to a journal entry of this run, and the batch it went with.
     position: int = 0
     batch: int = -1
+    # What it was claimed as, for whoever tells of what becomes of it.
+    claimed: ClaimedRun | None = None
 
 
 # A journal position is the number of a commit, then the place within it: entries that share
@@ -347,6 +349,8 @@ class ClaimedRun(msgspec.Struct, gc=False):
     nudge: bool = False
     journal: list[JournalRow] = []
     waits: list[WaitRow] = []
+    # Since when it could have been claimed, if the store can tell.
+    due_at: int | None = None
 
 
 class Claimed(msgspec.Struct):
@@ -372,6 +376,8 @@ class Committed(msgspec.Struct):
     due: bool = False
     # Whether some trigger may have to fire.
     firing: bool = False
+    # How long it took, in microseconds, as its writer saw it.
+    took: int = 0
 
 
 FENCED = "fenced"

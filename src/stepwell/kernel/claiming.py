@@ -38,7 +38,7 @@ def taken_at_once(start: StartRun, next_at: int | None) -> Claimed:
     run = ClaimedRun(
         start.id, start.definition, start.version, start.program, 1, 1, start.input,
         start.created_at, start.deadline_at, start.idempotency_key, start.key_base, start.revision,
-        start.trigger,
+        start.trigger, due_at=start.due_at,
     )  # fmt: skip
     times = [at for at in (next_at, start.deadline_at) if at is not None]
     return Claimed([run], min(times, default=None))

@@ -267,6 +267,7 @@ def _claimed(row: Any) -> ClaimedRun:
     return ClaimedRun(
         id_, definition, version, program, fence, attempt, input_, created_at, deadline_at,
         idempotency_key, key_base, revision, trigger, nudge,
+        due_at=row[16] if len(row) > 16 else None,
     )  # fmt: skip
 
 

@@ -22,7 +22,7 @@ from stepwell.kernel.views import (
     worker_from_row,
 )
 from stepwell.record import VersionRow
-from stepwell.store import RunFilter
+from stepwell.store import RunFilter, RunOutline
 from stepwell.stores.postgres.columns import Columns, pack_texts, packable, texts
 from stepwell.stores.postgres.limits import TAKEN, turn_after
 
@@ -119,6 +119,15 @@ async def count_runs(db: asyncpg.Connection, workspace_id: str) -> dict[str, dic
     ):
         counts.setdefault(definition, {})[status] = number
     return counts
+
+
+async def outlines(db: asyncpg.Connection, run_ids: Sequence[str]) -> list[RunOutline]:
+    rows = await db.fetch(
+        """SELECT id, definition, version, status, created_at, completed_at, trigger FROM runs
+           WHERE id = ANY($1::text[])""",
+        list(run_ids),
+    )
+    return [RunOutline(*row) for row in rows]
 
 
 async def unclaimed(

@@ -18,7 +18,7 @@ from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.progress import Place, Progress
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.record import VersionRow
-from stepwell.store import Notice, RunFilter, WorkerRow
+from stepwell.store import Notice, RunFilter, RunOutline, WorkerRow
 from stepwell.stores.access import SqlAccess
 from stepwell.stores.postgres import progress, pruning, reads, schema, starting
 from stepwell.stores.postgres.address import Address, patiently
@@ -220,6 +220,9 @@ class PostgresStore:
 
     async def count_runs(self, workspace_id: str) -> dict[str, dict[str, int]]:
         return await self._pool.run(lambda db: reads.count_runs(db, workspace_id))
+
+    async def outlines(self, run_ids: Sequence[str]) -> list[RunOutline]:
+        return await self._pool.run(lambda db: reads.outlines(db, run_ids))
 
     async def unclaimed(self, workspace_id: str, before: int) -> tuple[int, str | None]:
         return await self._pool.run(lambda db: reads.unclaimed(db, workspace_id, before))

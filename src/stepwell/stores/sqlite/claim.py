@@ -34,13 +34,13 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
     lanes = live_lanes(db, ask)
     called = Committed([])
     wanted: dict[str, None] = {}
-    picked, more = _pick(db, ask, lanes, wanted) if ask.limit > 0 else ([], False)
+    picked, more = _pick(db, ask, lanes, wanted) if ask.limit > 0 else ({}, False)
     for limit_key in wanted:
         wake_queued(db, limit_key, ask.now, called)
     if called.due:  # whoever was called up in place of another may stand before what was picked
         done.due = more = True
     if ask.sweep or ask.resent:
-        picked += _forgotten(db, ask)
+        picked |= dict.fromkeys(_forgotten(db, ask))
     if picked:
         run(
             db,
@@ -50,7 +50,7 @@ def claim(db: apsw.Connection, ask: ClaimRuns, done: Committed) -> Claimed:
                WHERE id IN (SELECT value FROM json_each(?3))""",
             ask.worker_id,
             ask.now,
-            pack(picked),
+            pack(list(picked)),
         )
     if nudged:
         run(
@@ -130,12 +130,12 @@ def live_lanes(db: apsw.Connection, ask: ClaimRuns) -> list[tuple[int, str]]:
 
 def _pick(
     db: apsw.Connection, ask: ClaimRuns, lanes: list[tuple[int, str]], wanted: dict[str, None]
-) -> tuple[list[str], bool]:
-    """Due runs in order of priority, then of time; limits are checked one by one.
+) -> tuple[dict[str, int | None], bool]:
+    """Due runs, and since when, in order of priority, then of time; limits are checked one by one.
 
     In the queues of the limits `wanted` somebody may have to be called.
     """
-    picked: list[str] = []
+    picked: dict[str, int | None] = {}
     suspects: list[int] = []  # the crashes of those that are taken
     apart = 0
     for priority in dict.fromkeys(lane[0] for lane in lanes):
@@ -158,24 +158,26 @@ def _pick(
                 room,
             )
         due.sort(key=lambda row: (row[0], row[1]))
-        for _, run_id, queues, blocked_on, crashes in due:
+        for due_at, run_id, queues, blocked_on, crashes in due:
             if len(picked) == ask.limit:
                 return picked, True
             if crashes >= SUSPECT and not admits(suspects, crashes, ask.suspects):
                 apart += 1
-                due_at = set_apart(apart, ask.now)
-                run(db, "UPDATE runs SET due_at = ? WHERE id = ?", due_at, run_id)
+                later = set_apart(apart, ask.now)
+                run(db, "UPDATE runs SET due_at = ? WHERE id = ?", later, run_id)
             elif crashes >= SUSPECT:
                 suspects.append(crashes)
-                picked.append(run_id)
+                picked[run_id] = due_at
             elif not queues or admit(db, run_id, blocked_on, ask.now, wanted):
-                picked.append(run_id)
+                picked[run_id] = due_at
         if len(due) >= room:
             return picked, True
     return picked, False
 
 
-def _load(db: apsw.Connection, picked: list[str], nudged: set[str], now: int) -> list[ClaimedRun]:
+def _load(
+    db: apsw.Connection, picked: dict[str, int | None], nudged: set[str], now: int
+) -> list[ClaimedRun]:
     """The claimed runs in order, with input, journal and waits."""
     ids = pack([*nudged, *picked])
     found = rows(
@@ -192,7 +194,7 @@ def _load(db: apsw.Connection, picked: list[str], nudged: set[str], now: int) ->
     known: dict[str, ClaimedRun] = {}
     for row in found:
         claimed = ClaimedRun(*row[:13])
-        claimed.nudge = claimed.id in nudged
+        claimed.nudge, claimed.due_at = claimed.id in nudged, picked.get(claimed.id)
         runs.append(claimed)
         if claimed.fence > 1 or row[13] is not None:
             known[claimed.id] = claimed

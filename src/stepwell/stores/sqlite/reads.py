@@ -21,7 +21,7 @@ from stepwell.kernel.views import (
     worker_from_row,
 )
 from stepwell.record import VersionRow
-from stepwell.store import RunFilter
+from stepwell.store import RunFilter, RunOutline
 from stepwell.stores.sqlite.limits import slots_taken, turn_after
 from stepwell.stores.sqlite.rows import all_rows, one, pack, reading, unpack
 
@@ -100,6 +100,16 @@ def count_runs(db: apsw.Connection, workspace_id: str) -> dict[str, dict[str, in
     ):
         counts.setdefault(definition, {})[status] = number
     return counts
+
+
+def outlines(db: apsw.Connection, run_ids: Sequence[str]) -> list[RunOutline]:
+    found = all_rows(
+        db,
+        """SELECT id, definition, version, status, created_at, completed_at, trigger FROM runs
+           WHERE id IN (SELECT value FROM json_each(?))""",
+        pack(list(run_ids)),
+    )
+    return [RunOutline(*row) for row in found]
 
 
 def unclaimed(db: apsw.Connection, workspace_id: str, before: int) -> tuple[int, str | None]:

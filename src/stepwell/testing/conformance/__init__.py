@@ -8,7 +8,25 @@ Each check takes a store that is open and empty, and raises AssertionError. Run 
 
 from __future__ import annotations
 
-from stepwell.testing.conformance import access, limits, recovery, running, triggers, waiting, watching
+from stepwell.testing.conformance import (
+    access,
+    limits,
+    recovery,
+    running,
+    triggers,
+    waiting,
+    watching,
+)
 from stepwell.testing.conformance.check import CHECKS, Check
 
-__all__ = ["CHECKS", "Check", "access", "limits", "recovery", "running", "triggers", "waiting", "watching"]
+__all__ = [
+    "CHECKS",
+    "Check",
+    "access",
+    "limits",
+    "recovery",
+    "running",
+    "triggers",
+    "waiting",
+    "watching",
+]

@@ -1,0 +1,3 @@
+"""Who listens to what the engine tells of itself: Prometheus, and OpenTelemetry."""
+
+from __future__ import annotations

@@ -1,0 +1,113 @@
+"""The contract of telemetry: what the engine tells of itself, once it is durable.
+
+All of it is told on the loop that the engine works on, so whoever listens must be quick, must
+not wait and must not raise. Nothing that users gave goes further than this: of what is passed
+here only names, times, counts and statuses may be shown, never an input, an output or a payload.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any, Protocol
+
+from stepwell.kernel.changes import ClaimedRun, LogAttempt, RecordStep, SendSignal
+from stepwell.store import RunOutline
+
+
+class Observed(Protocol):
+    """A workspace in this process, for what is to be looked up and not told."""
+
+    @property
+    def workspace(self) -> str: ...
+
+    def in_flight(self) -> Mapping[str, int]:
+        """How many runs of each definition are being executed here."""
+        ...
+
+    async def queue_depth(self) -> int:
+        """How many runs are due and taken up by nobody."""
+        ...
+
+
+class Telemetry:
+    """Hears of everything, and does nothing with it."""
+
+    def opened(self, place: Observed) -> None:
+        """A workspace is at work in this process."""
+
+    def closed(self, place: Observed) -> None:
+        """It is not any more."""
+
+    def committed(self, changes: int, seconds: float) -> None:
+        """A commit of so many changes is durable."""
+
+    def run_started(self, definition: str) -> None:
+        """A run was started."""
+
+    def run_claimed(self, run: ClaimedRun, waited_seconds: float | None) -> None:
+        """A run was taken up that has been due for so long."""
+
+    def run_ended(self, run: RunOutline) -> None:
+        """A run has ended, however that came about."""
+
+    def step_ended(self, run: ClaimedRun, step: RecordStep, *, logged: bool) -> None:
+        """A step, sleep or wait is settled; `logged` if its last attempt is told of as well."""
+
+    def step_retried(self, run: ClaimedRun, step: RecordStep) -> None:
+        """An attempt of a step has failed, and another one follows."""
+
+    def attempt_failed(self, run: ClaimedRun, attempt: LogAttempt) -> None:
+        """An attempt of a step has failed."""
+
+    def run_signalled(self, run: RunOutline, signal: SendSignal) -> None:
+        """A signal has reached its run."""
+
+    def schedule_fired(self, late_seconds: float) -> None:
+        """A schedule was so late with a run."""
+
+    def event_delivered(self, waited_seconds: float) -> None:
+        """An event has waited for so long until its triggers heard of it."""
+
+    def runs_swept(self, count: int) -> None:
+        """So many runs were deleted, because their retention had passed."""
+
+    def close(self) -> None:
+        """Nothing more will be told. Called in a thread: what is left may take its time."""
+
+
+# Nobody listens: what is told to this need not even be worked out.
+SILENT = Telemetry()
+
+
+def told_to_all(parts: Sequence[Telemetry]) -> Telemetry:
+    """One that passes on what it hears to all of these."""
+    if len(parts) <= 1:
+        return parts[0] if parts else SILENT
+    several = Telemetry()
+    for name, method in vars(Telemetry).items():
+        if not name.startswith("_") and callable(method):
+            setattr(several, name, _to_all([getattr(part, name) for part in parts]))
+    return several
+
+
+def _to_all(methods: Sequence[Callable[..., None]]) -> Callable[..., None]:
+    def tell(*args: Any, **kwargs: Any) -> None:
+        for method in methods:
+            method(*args, **kwargs)
+
+    return tell
+
+
+# Iterations of graphs stand in brackets, repetitions of names behind a `#`.
+_NUMBERS = re.compile(r"\[[^\]]*\]|#\d+$")
+# What nodes add to the key of what they wait for.
+_ADDED = {"gate": ".decision", "task": ".task"}
+
+
+def step_name(run: ClaimedRun, key: str, kind: str) -> str:
+    """The name of a step without the numbers, and in graphs without the path, of its key."""
+    name = _NUMBERS.sub("", key) or key
+    if run.revision is None:
+        return name
+    return name.removesuffix(_ADDED.get(kind, "")).rpartition(".")[2] or name
