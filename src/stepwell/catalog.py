@@ -12,7 +12,7 @@ from importlib import import_module
 from types import ModuleType
 from typing import TYPE_CHECKING
 
-from stepwell.errors import StoreUrlInvalid
+from stepwell.errors import InvalidInput, StoreUrlInvalid
 from stepwell.graph.control import CONTROL
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.names import show
@@ -24,6 +24,8 @@ if TYPE_CHECKING:
 
     from stepwell.node import NodeType, NodeTypes
     from stepwell.operation import Operation
+    from stepwell.telemetries.prometheus import Prometheus
+    from stepwell.telemetry import Telemetry
     from stepwell.trigger import TriggerType
 
 log = logging.getLogger("stepwell.catalog")
@@ -149,6 +151,28 @@ def _types_in(modules: list[ModuleType]) -> list[NodeType]:
     contract = import_module("stepwell.node")
     values = (value for module in modules for value in vars(module).values())
     return [value for value in values if isinstance(value, contract.NodeType)]
+
+
+def prometheus() -> Prometheus:
+    """What counts and measures for Prometheus: one for a process, whatever is open in it."""
+    made: Prometheus = import_module("stepwell.telemetries.prometheus").Prometheus()
+    return made
+
+
+def opentelemetry(endpoint: str) -> Telemetry:
+    """What makes spans and sends them there."""
+    try:
+        module = import_module("stepwell.telemetries.opentelemetry")
+    except ModuleNotFoundError as error:
+        if not (error.name or "").startswith("opentelemetry"):
+            raise
+        raise InvalidInput(
+            "Tracing needs OpenTelemetry, which comes with the extra `otel`. In the folder of "
+            "Stepwell: pip install '.[otel]'. Or unset STEPWELL_OTLP_ENDPOINT and "
+            "OTEL_EXPORTER_OTLP_ENDPOINT."
+        ) from error
+    made: Telemetry = module.OpenTelemetry(endpoint)
+    return made
 
 
 def postgres(module: str) -> ModuleType:

@@ -161,6 +161,11 @@ class Call(Protocol):
         ...
 
     @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context of this step, for requests to others; None if it has none."""
+        ...
+
+    @property
     def host(self) -> Host: ...
 
     @property

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from stepwell.errors import InvalidInput
 from stepwell.kernel.codec import MAX_RESULT_BYTES
 from stepwell.kernel.durations import seconds
+from stepwell.kernel.names import show
 from stepwell.kernel.plans import NO_PLAN, Plan, read_plan
 
 # Variables that commands of nodes need to work at all, besides LC_…. Whatever else this process
@@ -48,6 +49,8 @@ class Settings:
     max_runs: int | None = None
     # STEPWELL_MAX_RUNS_PER_USER: the same for each user who starts some.
     max_runs_per_user: int | None = None
+    # STEPWELL_OTLP_ENDPOINT: where spans are sent, over HTTP; else OTEL_EXPORTER_OTLP_ENDPOINT.
+    otlp_endpoint: str | None = None
     # What commands of nodes see of the environment: these variables, and no other.
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -74,6 +77,10 @@ class Settings:
         for name in ("folder", "secret_key", "secret_key_file"):
             if value := source.get(f"STEPWELL_{name.upper()}"):
                 found[name] = value
+        for variable in ("STEPWELL_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):
+            if endpoint := source.get(variable):
+                found["otlp_endpoint"] = _http_url(endpoint, variable)
+                break
         found["http_allow_private"] = _flag(source, "STEPWELL_HTTP_ALLOW_PRIVATE")
         found["environment"] = {
             name: value
@@ -88,3 +95,9 @@ def _flag(source: Mapping[str, str], name: str) -> bool:
     if value not in ("", "0", "1"):
         raise InvalidInput(f"{name} must be 1 or 0, not {value!r}.")
     return value == "1"
+
+
+def _http_url(url: str, name: str) -> str:
+    if not url.startswith(("http://", "https://")) or not url.isprintable():
+        raise InvalidInput(f"{name} must be a URL with http:// or https://, not {show(url)}.")
+    return url

@@ -33,6 +33,20 @@ class Observed(Protocol):
 class Telemetry:
     """Hears of everything, and does nothing with it."""
 
+    # Whether it makes spans, which others may then belong to.
+    traces = False
+
+    def current(self) -> str | None:
+        """The `traceparent` of whoever calls, if they are part of a trace."""
+        return None
+
+    def step_entered(self, run: ClaimedRun, key: str, attempt: int) -> object:
+        """User code of a step begins here; what this returns is handed to `step_left`."""
+        return None
+
+    def step_left(self, entered: object) -> None:
+        """It has come to its end."""
+
     def opened(self, place: Observed) -> None:
         """A workspace is at work in this process."""
 
@@ -85,10 +99,19 @@ def told_to_all(parts: Sequence[Telemetry]) -> Telemetry:
     if len(parts) <= 1:
         return parts[0] if parts else SILENT
     several = Telemetry()
-    for name, method in vars(Telemetry).items():
-        if not name.startswith("_") and callable(method):
-            setattr(several, name, _to_all([getattr(part, name) for part in parts]))
+    for name in _TOLD:
+        setattr(several, name, _to_all([getattr(part, name) for part in parts]))
+    tracer = next((part for part in parts if part.traces), SILENT)
+    for name in ("traces", "current", "step_entered", "step_left"):
+        setattr(several, name, getattr(tracer, name))
     return several
+
+
+_TOLD = [
+    name
+    for name, method in vars(Telemetry).items()
+    if callable(method) and not name.startswith("_")
+]
 
 
 def _to_all(methods: Sequence[Callable[..., None]]) -> Callable[..., None]:

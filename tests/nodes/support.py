@@ -38,6 +38,7 @@ class Call:
     definition: str = "definition"
     revision: str = "hash"
     unattended: bool = False
+    traceparent: str | None = None
     # Texts in parts, where a test wants some of them inserted by references.
     in_parts: dict[str, list[str]] = field(default_factory=dict)
 

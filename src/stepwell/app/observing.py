@@ -3,10 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
+from stepwell.catalog import opentelemetry
 from stepwell.engine.dispatcher import Dispatcher
+from stepwell.settings import Settings
 from stepwell.store import Store
+from stepwell.telemetry import Telemetry
+
+
+def tracing_of(settings: Settings, given: Sequence[Telemetry]) -> list[Telemetry]:
+    """What makes spans, if the operator wants any and nobody has brought it along."""
+    if settings.otlp_endpoint is None or any(part.traces for part in given):
+        return []
+    return [opentelemetry(settings.otlp_endpoint)]
 
 
 class Observing:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Unpack
 
 from stepwell.app.automation import Automation
 from stepwell.app.keys import own_files
-from stepwell.app.observing import Observing
+from stepwell.app.observing import Observing, tracing_of
 from stepwell.app.operations import Operations
 from stepwell.app.reading import Reading
 from stepwell.app.run_handle import RunHandle
@@ -99,7 +100,8 @@ class Stepwell(Automation, Operations, Reading):
         self._functions = functions_by_name(functions)
         self._endings = Endings(self.store)
         self._feed = Feed(self.store, self._workspace)
-        self._telemetry = told_to_all(telemetry)
+        self._tracing = tracing_of(self._settings, telemetry)
+        self._telemetry = told_to_all([*telemetry, *self._tracing])
         self._observer = Observer(self.store, self._telemetry)
         self._dispatcher = Dispatcher(self.store, self._endings, self._feed, self._observer)
         self._observing = Observing(self.store, self._workspace, self._dispatcher)
@@ -136,6 +138,8 @@ class Stepwell(Automation, Operations, Reading):
         await self._feed.close()
         self._telemetry.closed(self._observing)
         await self._observer.close()
+        for each in self._tracing:
+            await asyncio.to_thread(each.close)
         await self.store.close()
 
     # -- starting ------------------------------------------------------------------------
@@ -149,7 +153,7 @@ class Stepwell(Automation, Operations, Reading):
         With `connection` (asyncpg, PostgreSQL only) it starts in the caller's own transaction.
         """
         self._writer.check_open()
-        change = await self._starter.prepare(definition, input, **options)
+        change = await self._starter.prepare(definition, input, **self._traced(options))
         if connection is not None:
             run_id, created = await self.store.start_in(connection, change)
             self._observer.started([change], Committed([(run_id, created)]))
@@ -167,7 +171,7 @@ class Stepwell(Automation, Operations, Reading):
         await self.store.records.keep(self._workspace, found.hash, found.text, now)
         change = await self._starter.prepare(
             definition.name, input, trigger=trigger or {"type": "manual"},
-            pinned=graph_version(definition, 0, found.hash), **options,
+            pinned=graph_version(definition, 0, found.hash), **self._traced(options),
         )  # fmt: skip
         return (await self._start([change]))[0]
 
@@ -189,10 +193,16 @@ class Stepwell(Automation, Operations, Reading):
                 rows[wanted] = await self._starter.find(*wanted)
             changes.append(
                 await self._starter.prepare(
-                    definition, start.get("input"), pinned=rows[wanted], **options
+                    definition, start.get("input"), pinned=rows[wanted], **self._traced(options)
                 )
             )
         return await self._start(changes) if changes else []
+
+    def _traced(self, options: StartOptions) -> StartOptions:
+        """The options of a start, which is part of the trace that whoever asks for it is."""
+        if "traceparent" in options or (trace := self._telemetry.current()) is None:
+            return options
+        return {**options, "traceparent": trace}
 
     async def _start(self, changes: Sequence[StartRun]) -> list[RunHandle]:
         submitted = self._writer.submit(*changes)
@@ -333,7 +343,7 @@ class Stepwell(Automation, Operations, Reading):
             concurrency=check_count(concurrency, "concurrency"),
             lease_seconds=lease_seconds(lease),
             grace_seconds=seconds(grace, "grace"),
-            max_result_bytes=self._settings.max_result_bytes,
+            max_result_bytes=self._settings.max_result_bytes, telemetry=self._telemetry,
         )  # fmt: skip
         await worker.start()
         self._dispatcher.workers.append(worker)

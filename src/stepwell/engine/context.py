@@ -32,6 +32,7 @@ from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.names import check_text
 from stepwell.kernel.retry import Retry
 from stepwell.kernel.states import OPEN, SETTLED
+from stepwell.kernel.tracing import TRACEPARENT, passed_on, run_span, step_span
 from stepwell.record import VersionRow
 
 # How many runs of graphs may have started each other, one below the other.
@@ -73,6 +74,18 @@ class Context(Awaiting):
         if step is not None:
             return step.idempotency_key
         return self._execution.claimed.idempotency_key or self._key_base
+
+    @property
+    def traceparent(self) -> str | None:
+        """The W3C trace context for requests to others: of the step at hand, or of the run."""
+        step = current_step.get()
+        if step is None:
+            return self._traceparent(run_span(self.run_id))
+        return self._traceparent(step_span(step.run_id, step.key, step.attempt))
+
+    def _traceparent(self, span_id: str) -> str | None:
+        traces = self._execution.telemetry.traces
+        return passed_on(self.run_id, self.claimed.trigger, span_id, traces=traces)
 
     @property
     def cancelled(self) -> bool:
@@ -280,6 +293,8 @@ class Context(Awaiting):
                 "A condition that ends this never holds."
             )
         inherited = {name: own[name] for name in ("auto_advance",) if name in own}
+        if (trace := self._traceparent(step_span(self.run_id, key, 1))) is not None:
+            inherited[TRACEPARENT] = trace
         return {"type": "run", "run_id": self.run_id, "step": key, "depth": depth, **inherited}
 
     async def _own_version(self, definition: str, options: dict[str, Any]) -> VersionRow | None:

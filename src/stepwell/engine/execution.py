@@ -56,6 +56,7 @@ class Execution:
         self.claimed = claimed
         self.writer = writer
         self.clock = clock
+        self.telemetry = keeper.telemetry
         self.state: State = "active"
         self.blocking = False  # whether the program rests whenever any part of it waits
         self.cancelled = False

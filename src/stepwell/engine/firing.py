@@ -92,8 +92,9 @@ class Firer:
         return None
 
     async def prepare(
-        self, trigger: TriggerRecord, payload: Any, key: str | None, **about: Any
-    ) -> StartRun:
+        self, trigger: TriggerRecord, payload: Any, key: str | None,
+        traceparent: str | None = None, **about: Any,
+    ) -> StartRun:  # fmt: skip
         """The start of a run; two firings of a trigger with one key are one.
 
         `about` is what the run can see of its trigger, beside what that is.
@@ -105,7 +106,7 @@ class Firer:
             return await self._starter.prepare(
                 trigger.definition, input, loose=kind.loose and config.map is None,
                 trigger={"type": trigger.type, "id": trigger.id, "name": trigger.name, **about},
-                idempotency_key=own_key,
+                idempotency_key=own_key, traceparent=traceparent,
             )  # fmt: skip
 
     async def commit(

@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from stepwell.engine.turns import Turns
 from stepwell.engine.unwinding import Losses
+from stepwell.telemetry import Telemetry
 
 if TYPE_CHECKING:
     from stepwell.engine.execution import Execution
@@ -16,6 +17,7 @@ class Keeper(Protocol):
 
     turns: Turns
     losses: Losses
+    telemetry: Telemetry
 
     def parking(self, execution: Execution) -> None:
         """The run is about to be parked."""

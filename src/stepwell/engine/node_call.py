@@ -60,6 +60,10 @@ class NodeCall:
         return self.durably.idempotency_key
 
     @property
+    def traceparent(self) -> str | None:
+        return self.durably.traceparent
+
+    @property
     def revision(self) -> str:
         """The hash of the document that the run executes."""
         return self.durably.claimed.revision or ""

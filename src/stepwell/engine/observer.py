@@ -20,7 +20,7 @@ from stepwell.kernel.changes import (
     StartRun,
 )
 from stepwell.kernel.clock import SECOND
-from stepwell.kernel.states import NOTED, OPEN
+from stepwell.kernel.states import NOTED, REPLAYED
 from stepwell.store import RunOutline, Store
 from stepwell.telemetry import SILENT, Telemetry
 
@@ -100,7 +100,7 @@ class Observer:
         run = change.held.claimed
         if run is None or change.kind in NOTED:
             return
-        if change.status not in OPEN:
+        if change.status in REPLAYED:
             told = (change.held.run_id, change.key) in logged
             self._telemetry.step_ended(run, change, logged=told)
         elif change.status == "retrying":

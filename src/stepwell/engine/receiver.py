@@ -31,6 +31,7 @@ from stepwell.kernel.clock import SECOND, TimeLimit
 from stepwell.kernel.names import bounded
 from stepwell.kernel.plans import Plan
 from stepwell.kernel.records import TriggerRecord
+from stepwell.kernel.tracing import TRACEPARENT
 from stepwell.store import Store
 from stepwell.trigger import Delivery, Rate, Request
 
@@ -126,14 +127,20 @@ class Receiver:
             bucket = f"webhooks:{self._workspace_id}/{trigger.definition}"
             facts = self._plan.facts("webhooks_per_minute")
             await self._take(bucket, Rate(most, 60), f"The plan {self._plan.name!r}", **facts)
-        return await self._start(trigger, delivery)
+        return await self._start(trigger, delivery, _traceparent(request))
 
-    async def _start(self, trigger: TriggerRecord, delivery: Delivery) -> Received:
+    async def _start(
+        self, trigger: TriggerRecord, delivery: Delivery, traceparent: str | None
+    ) -> Received:
         changes = []
         if delivery.starts:
             changes.append(
                 await self._firer.prepare(
-                    trigger, delivery.payload, delivery.key, delivery=delivery.key
+                    trigger,
+                    delivery.payload,
+                    delivery.key,
+                    traceparent,
+                    delivery=delivery.key,
                 )
             )
         once = delivery.key is not None
@@ -194,3 +201,12 @@ def _is_strangers(error: StepwellError) -> bool:
     if isinstance(error, SignatureInvalid):
         return error.details.get("reason") not in _UNCHECKED
     return isinstance(error, RequestUnfit)
+
+
+def _traceparent(request: Request) -> str | None:
+    """The trace that a request says it belongs to."""
+    for name, value in request.headers:
+        text = name if isinstance(name, str) else name.decode("latin-1")
+        if text.lower() == TRACEPARENT:
+            return value if isinstance(value, str) else value.decode("latin-1")
+    return None

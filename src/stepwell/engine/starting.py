@@ -19,6 +19,7 @@ from stepwell.kernel.limits import definition_limit, has_queue, key_limit
 from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_text
 from stepwell.kernel.pacing import faulty_priority
 from stepwell.kernel.programs import code_program
+from stepwell.kernel.tracing import TRACEPARENT, read_traceparent
 from stepwell.record import VersionRow, graph_version
 from stepwell.store import Store
 
@@ -53,6 +54,8 @@ class StartOptions(TypedDict, total=False):
     throttle: Mapping[str, Any] | None
     # {"wait", "max", "key"}: begins when nothing has come for so long, with the last input.
     debounce: Mapping[str, Any] | None
+    # The W3C trace context that it belongs to; one that is malformed counts as none.
+    traceparent: str | None
 
 
 class Starter:
@@ -98,6 +101,10 @@ class Starter:
             raise InvalidInput("concurrency_limit needs a concurrency_key, whose runs it counts.")
         if (deadline := options.get("deadline")) is not None:
             check_deadline(deadline)
+        trace = read_traceparent(options.get("traceparent"))
+        if trace is not None and trace.span_id is not None:
+            started = {"type": "manual"} if trigger is None else trigger
+            trigger = {**started, TRACEPARENT: trace.at(trace.span_id)}
         check_text(definition, "A definition's name")
         row = pinned or await self.find(definition, options.get("version"))
         if not row.enabled:
@@ -138,6 +145,7 @@ class Starter:
         throttle: Mapping[str, Any] | None = None,
         debounce: Mapping[str, Any] | None = None,
         max_queued_runs: int | None = None,
+        traceparent: str | None = None,
     ) -> StartRun:
         now = self._clock.now()
         definition = row.name

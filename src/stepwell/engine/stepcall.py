@@ -62,6 +62,7 @@ class StepCall:
         self._max_result_bytes = max_result_bytes
         self._failures = 0
         self.started_at = execution.clock.now()
+        self._began_at: int | None = None
         self._waited = False
         # What to do when the outcome of a `once` step is not known; None for other steps.
         self._on_unknown: OnUnknown | None = None
@@ -78,7 +79,7 @@ class StepCall:
             self._failures + (1 if status in ("running", "completed") else 0),
             output, error, self.started_at,
             None if running else self._execution.clock.now(),
-            settles=self._waited,
+            settles=self._waited, began_at=self._began_at,
         )  # fmt: skip
 
     async def attempts(self, entry: JournalRow | None) -> JournalRow:
@@ -90,7 +91,7 @@ class StepCall:
             if self._key in execution.waits.rows:
                 await self._back_off(0)
         while True:
-            began = execution.clock.now()
+            began = self._began_at = execution.clock.now()
             # One of a run that may have taken its workers down is to be known by name.
             written = self._on_unknown is not None or execution.claimed.attempt > SUSPECT
             if written:
@@ -118,21 +119,22 @@ class StepCall:
                 return entry_of(record)
 
     async def _call(self) -> str:
-        identity = StepIdentity(
-            self._execution.run_id, self._key, self._failures + 1, self._idempotency_key
-        )
+        execution, attempt = self._execution, self._failures + 1
+        identity = StepIdentity(execution.run_id, self._key, attempt, self._idempotency_key)
         token = current_step.set(identity)
+        entered = execution.telemetry.step_entered(execution.claimed, self._key, attempt)
         try:
             if self._limit is None:
                 value = await call(self._function, self._args, self._kwargs, self._threads)
             else:
                 value = await call_within(
-                    self._limit, self._execution.clock, self._key,
+                    self._limit, execution.clock, self._key,
                     self._function, self._args, self._kwargs, self._threads,
                 )  # fmt: skip
         finally:
+            execution.telemetry.step_left(entered)
             current_step.reset(token)
-            self._execution.writer.over(self)
+            execution.writer.over(self)
         return encode_result(value, self._max_result_bytes)
 
     async def _failed(self, error: Exception, began: int) -> JournalRow | None:

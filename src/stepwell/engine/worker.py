@@ -27,6 +27,7 @@ from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.retry import DEFAULT_RETRY
 from stepwell.store import Store
+from stepwell.telemetry import Telemetry
 
 log = logging.getLogger("stepwell.worker")
 
@@ -44,7 +45,7 @@ class Worker:
     def __init__(
         self, store: Store, writer: Writer, starter: Starter, ids: Ids, workspace_id: str,
         programs: Mapping[str, Program], *, concurrency: int, lease_seconds: float,
-        grace_seconds: float, max_result_bytes: int,
+        grace_seconds: float, max_result_bytes: int, telemetry: Telemetry,
     ) -> None:  # fmt: skip
         self._store = store
         self._clock = store.clock
@@ -58,6 +59,7 @@ class Worker:
         self._lease_seconds = lease_seconds
         self._grace_seconds = grace_seconds
         self._max_result_bytes = max_result_bytes
+        self.telemetry = telemetry
         # As many again, for programs that are parked and stay warm.
         self._program_threads = Threads("stepwell-program", 2 * concurrency)
         # Many more: a function that ran into its timeout may hold its thread for ever.

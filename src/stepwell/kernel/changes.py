@@ -119,6 +119,8 @@ class RecordStep(msgspec.Struct, gc=False):
     settles: bool = False
     position: int = 0
     in_place: bool = False
+    # When the attempt began that it tells of, if it had several; this is not kept.
+    began_at: int | None = None
 
 
 class LogAttempt(msgspec.Struct, gc=False):

@@ -118,6 +118,8 @@ def _request(config: Config, call: Call) -> Outgoing:
     made = {"content-type": content_type} if content_type else {}
     if config.method not in _SAFE:
         made["idempotency-key"] = call.idempotency_key
+    if (traceparent := call.traceparent) is not None:
+        made["traceparent"] = traceparent
     given = dict(config.headers)
     if config.auth is not None:
         given |= [config.auth.header()]
