@@ -8,6 +8,7 @@ from stepwell.cli.definitions import definitions
 from stepwell.cli.demo import demo
 from stepwell.cli.events import events
 from stepwell.cli.exits import Commands
+from stepwell.cli.mcp import mcp
 from stepwell.cli.nodes import nodes
 from stepwell.cli.proposals import proposals, propose
 from stepwell.cli.running import resume, run
@@ -55,7 +56,7 @@ def main() -> None:
 
 for command in (
     serve, run, resume, validate, import_, definitions, propose, proposals, triggers, schedules,
-    events, worker, workers, runs, steps, secrets, nodes, migrate, fork_store, demo,
+    events, worker, workers, runs, steps, secrets, nodes, mcp, migrate, fork_store, demo,
 ):  # fmt: skip
     main.add_command(command)
 runs.add_command(watch)

@@ -18,7 +18,7 @@ _LIKE = '{"name": 1}'
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-_store = click.option(
+store_option = click.option(
     "--store",
     metavar="URL",
     help="Where runs are kept; else STEPWELL_STORE, else sqlite:///.stepwell/stepwell.db.",
@@ -33,7 +33,7 @@ _timeout = click.option(
 
 def common(command: F) -> F:
     """--store and --json."""
-    return _store(as_json(command))
+    return store_option(as_json(command))
 
 
 def waiting(command: F) -> F:

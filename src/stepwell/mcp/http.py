@@ -1,0 +1,78 @@
+"""The server over HTTP: every request stands for itself, so any process can answer it.
+
+There are no sessions that somebody else could use: whoever sends a request says with it who they
+are.
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Awaitable, Callable
+
+from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
+from starlette.responses import JSONResponse, Response
+from starlette.types import Receive, Scope, Send
+
+from stepwell.mcp.asking import Context
+from stepwell.mcp.seat import HIGHEST, Manner, Seat
+from stepwell.mcp.server import server_of
+from stepwell.operation import Caller, Permission, Place
+
+# Who sends a request, and where to; None if they cannot show it.
+Resolve = Callable[[Scope], Awaitable[tuple[Place, Caller] | None]]
+
+_SEAT = "stepwell.seat"
+
+# It would tell of the start and the end of every request.
+logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)
+
+
+class McpApp:
+    """The ASGI application; to be put at one path as the endpoint of a route."""
+
+    def __init__(self, resolve: Resolve, level: Permission, manner: Manner) -> None:
+        self._resolve = resolve
+        self._level = level
+        self._server = server_of(_seat_of, manner)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        assert scope["type"] == "http"
+        found = await self._resolve(scope)
+        if found is None:
+            await _unauthorized()(scope, receive, send)
+            return
+        if scope["method"] != "POST":
+            # Without sessions there is none to listen to, nor to end.
+            await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
+            return
+        seated = {**scope, _SEAT: Seat(*found, self._level)}
+        requests = StreamableHTTPSessionManager(self._server, stateless=True)
+        async with requests.run():
+            await requests.handle_request(seated, receive, send)
+
+
+def mcp_app(
+    resolve: Resolve, *, level: Permission = HIGHEST, manner: Manner | None = None
+) -> McpApp:
+    """The server as an ASGI application; `resolve` says of each request who sends it.
+
+    Callers are offered what they may do, at most what `level` allows. Hosts and origins are to be
+    checked before.
+    """
+    return McpApp(resolve, level, manner or Manner())
+
+
+def _seat_of(context: Context) -> Seat:
+    assert context.request is not None
+    seat: Seat = context.request.scope[_SEAT]
+    return seat
+
+
+def _unauthorized() -> Response:
+    message = "Send a token that is valid: Authorization: Bearer …"
+    return JSONResponse(
+        {"title": "Unauthorized", "status": 401, "code": "unauthorized", "detail": message},
+        status_code=401,
+        headers={"WWW-Authenticate": 'Bearer realm="stepwell"'},
+        media_type="application/problem+json",
+    )

@@ -1,0 +1,61 @@
+"""Tools that are always the same: one for each operation."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import mcp_types as types
+import msgspec
+
+from stepwell.catalog import operations
+from stepwell.mcp.answers import read, schema_of
+from stepwell.mcp.seat import Seat
+from stepwell.operation import Operation, Permission
+
+# By the methods of HTTP that say so.
+_IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
+
+
+@dataclass(frozen=True, slots=True)
+class Offer:
+    """A tool, what it takes to use it, and what it does; the value is shown as it is."""
+
+    tool: types.Tool
+    needs: Permission
+    call: Callable[[Seat, Mapping[str, Any]], Awaitable[Any]]
+
+
+@cache
+def operation_offers() -> Mapping[str, Offer]:
+    """The tools for all operations, by their names."""
+    found = [_offer(each) for each in operations().values()]
+    return {each.tool.name: each for each in found}
+
+
+def tool_name(operation: str) -> str:
+    """What the tool of an operation is called: not every client takes dots."""
+    return operation.replace(".", "_")
+
+
+def _offer(operation: Operation) -> Offer:
+    arguments = operation.arguments()
+
+    async def call(seat: Seat, given: Mapping[str, Any]) -> Any:
+        taken = msgspec.structs.asdict(read(given, arguments))
+        return operation.shown(await operation.call(seat.place, seat.caller, taken))
+
+    tool = types.Tool(
+        name=tool_name(operation.name),
+        description=operation.description,
+        input_schema=schema_of(arguments),
+        annotations=types.ToolAnnotations(
+            read_only_hint=not operation.changes,
+            destructive_hint=operation.destructive,
+            idempotent_hint=operation.method in _IDEMPOTENT,
+            open_world_hint=False,
+        ),
+    )
+    return Offer(tool, operation.needs, call)

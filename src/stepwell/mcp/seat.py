@@ -1,0 +1,44 @@
+"""Who uses the tools, where, and how much they may do."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from stepwell.catalog import operations
+from stepwell.operation import Caller, Permission, Place, allows
+
+# What no agent is given, unless somebody says so: to decide who may do what.
+HIGHEST: Permission = "build"
+
+
+@dataclass(frozen=True, slots=True)
+class Manner:
+    """How a server answers, whoever asks."""
+
+    # How long a call that starts a run waits for its end.
+    wait_seconds: float = 10.0
+    # Where people can look at runs and gates, if there is such a place.
+    url: str | None = None
+
+    def link(self, *parts: str) -> str | None:
+        """Where people find it."""
+        return None if self.url is None else "/".join((self.url.rstrip("/"), *parts))
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A caller with the tools of one workspace."""
+
+    place: Place
+    caller: Caller
+    # What they want to be offered; never more than they may.
+    level: Permission = HIGHEST
+
+    def may(self, needed: Permission) -> bool:
+        """Whether tools are offered here that need this."""
+        return allows(self.level, needed) and allows(self.caller.permission, needed)
+
+    async def call(self, operation: str, **arguments: Any) -> Any:
+        """What an operation returns."""
+        return await operations()[operation].call(self.place, self.caller, arguments)
