@@ -87,7 +87,7 @@ def _surface() -> Any:
     try:
         return import_module("stepwell.mcp")
     except ModuleNotFoundError as error:
-        if error.name not in ("mcp", "mcp_types"):
+        if (error.name or "").partition(".")[0] not in ("mcp", "mcp_types"):
             raise
         raise click.UsageError(
             "This needs the package mcp, which comes with the extra `mcp`. In the folder of "

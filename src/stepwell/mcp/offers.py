@@ -45,7 +45,7 @@ def _offer(operation: Operation) -> Offer:
 
     async def call(seat: Seat, given: Mapping[str, Any]) -> Any:
         taken = msgspec.structs.asdict(read(given, arguments))
-        return operation.shown(await operation.call(seat.place, seat.caller, taken))
+        return operation.shown(await seat.call(operation.name, **taken))
 
     tool = types.Tool(
         name=tool_name(operation.name),

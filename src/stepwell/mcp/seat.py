@@ -39,6 +39,6 @@ class Seat:
         """Whether tools are offered here that need this."""
         return allows(self.level, needed) and allows(self.caller.permission, needed)
 
-    async def call(self, operation: str, **arguments: Any) -> Any:
-        """What an operation returns."""
+    async def call(self, operation: str, /, **arguments: Any) -> Any:
+        """What an operation returns; nothing is called in another way."""
         return await operations()[operation].call(self.place, self.caller, arguments)
