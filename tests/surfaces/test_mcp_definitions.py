@@ -33,7 +33,7 @@ from tests.surfaces.agents import (
 @generations
 async def test_a_definition_is_a_tool_with_its_own_schema(world: World, generation: str) -> None:
     async with world() as sw, sw.worker():
-        await publish(sw, HELLO)
+        await publish(sw, HELLO, {**HELLO, "name": "long" * 25})
         async with agent(seat(sw, "run"), generation) as client:
             tool = (await tools(client))["run_say_hello"]
             assert tool.title == "Say hello"
@@ -43,6 +43,9 @@ async def test_a_definition_is_a_tool_with_its_own_schema(world: World, generati
             assert tool.annotations.read_only_hint is False
             answer = await done(client, "run_say_hello", name="Ada")
             assert (answer["status"], answer["output"]) == ("completed", {"hello": "Ada"})
+            assert (await done(client, tool_name("long" * 25), name="Bo"))["output"] == {
+                "hello": "Bo"
+            }
             run = await sw.get_run(answer["run_id"])
             assert (run.definition, run.input) == ("say-hello", {"name": "Ada"})
 
@@ -218,6 +221,23 @@ async def test_whoever_listens_hears_of_new_tools(world: World) -> None:
             await publish(sw, HELLO)
             assert await anext(aiter(heard)) == ToolsListChanged()
             assert "run_say_hello" in await tools(client)
+
+
+async def test_nobody_listens_without_end(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("stepwell.mcp.server.MOST_LISTENERS", 1)
+    async with world() as sw, agent(seat(sw)) as client:
+
+        async def can_listen() -> bool:
+            try:
+                async with client.listen(tools_list_changed=True):
+                    return True
+            except MCPError as error:
+                return "stop one of them" not in str(error)
+
+        async with client.listen(tools_list_changed=True):
+            assert not await can_listen()
+        while not await can_listen():
+            await anyio.lowlevel.checkpoint()
 
 
 async def test_only_the_newest_protocol_promises_news_where_nothing_can_be_pushed(

@@ -164,7 +164,7 @@ async def test_every_request_has_to_say_who_sends_it(world: World, generation: s
                     answer = await http.request(method, url, json=listing, headers=sent)
                     assert answer.status_code == 401
                     assert answer.headers["WWW-Authenticate"].startswith("Bearer")
-                    assert answer.json()["code"] == "unauthorized"
+                    assert answer.json()["code"] == "unauthenticated"
 
 
 async def test_there_are_no_sessions_to_be_joined(world: World) -> None:

@@ -12,7 +12,8 @@ from mcp.shared.exceptions import MCPError
 from stepwell import Stepwell
 from stepwell.catalog import operations
 from stepwell.kernel.sealing import new_key
-from stepwell.operation import PERMISSIONS, Permission, allows
+from stepwell.mcp.offers import WITHHELD
+from stepwell.operation import PERMISSIONS, Operation, Permission, allows
 from stepwell.settings import Settings
 from tests.conftest import World
 from tests.operations.support import definition, node, open_gate
@@ -25,6 +26,11 @@ def named(operation: str) -> str:
     return operation.replace(".", "_")
 
 
+def offered() -> list[Operation]:
+    """All operations but those about who may do what."""
+    return [each for each in operations().values() if each.noun not in WITHHELD]
+
+
 @generations
 @pytest.mark.parametrize("level", LEVELS)
 async def test_a_level_offers_what_needs_no_more(
@@ -33,13 +39,14 @@ async def test_a_level_offers_what_needs_no_more(
     async with world() as sw, agent(seat(sw, level), generation) as client:
         found = await tools(client)
         extra = {"gt_mol_current"} | ({"gt_mol_advance"} if level != "read" else set())
-        expected = {named(each.name) for each in operations().values() if allows(level, each.needs)}
+        expected = {named(each.name) for each in offered() if allows(level, each.needs)}
         assert found.keys() == expected | extra
-        for each in operations().values():
+        for each in offered():
             if not allows(level, each.needs):
                 with pytest.raises(MCPError, match=f"permission to {each.needs}") as refusal:
                     await client.call_tool(named(each.name), dict(each.example))
-                assert refusal.value.error.data == {"code": "forbidden", "needs": each.needs}
+                told = {"code": "permission_denied", "details": {"needs": each.needs}}
+                assert refusal.value.error.data == told
 
 
 async def test_nobody_is_offered_what_they_may_not_do_themselves(world: World) -> None:
@@ -57,7 +64,7 @@ async def test_nobody_is_offered_what_they_may_not_do_themselves(world: World) -
 async def test_tools_say_what_they_do_to_whom(world: World) -> None:
     async with world() as sw, agent(seat(sw)) as client:
         found = await tools(client)
-    for each in operations().values():
+    for each in offered():
         if each.needs == "own":
             continue
         tool = found[named(each.name)]
@@ -126,7 +133,7 @@ async def test_every_operation_answers_what_it_returns(world: World, generation:
                 return found
 
             await walk(sw, do)
-    assert called == {each.name for each in operations().values() if each.needs != "own"}
+    assert called == {each.name for each in offered() if each.needs != "own"}
 
 
 async def walk(sw: Stepwell, do: Callable[..., Awaitable[Any]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import signal
 import subprocess
 import sys
 from collections.abc import AsyncIterator
@@ -167,7 +168,8 @@ def test_lines_that_are_no_requests_stop_nothing_and_only_the_protocol_is_writte
     assert "Traceback" not in finished.stdout
 
 
-def test_a_process_that_is_told_to_stop_does(lite: Cli) -> None:
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_process_that_is_told_to_stop_does(lite: Cli, number: signal.Signals) -> None:
     command = [sys.executable, "-m", "stepwell.cli", "mcp"]
     with subprocess.Popen(
         command, cwd=lite.folder, env=lite.environ, stdin=subprocess.PIPE,
@@ -175,8 +177,8 @@ def test_a_process_that_is_told_to_stop_does(lite: Cli) -> None:
     ) as process:  # fmt: skip
         assert process.stderr is not None
         assert "No worker is alive" in process.stderr.readline()
-        process.terminate()
-        assert process.wait(PATIENCE_SECONDS) != 0
+        process.send_signal(number)
+        assert process.wait(PATIENCE_SECONDS) in (-signal.SIGTERM, 130)
 
 
 @pytest.mark.parametrize("words", [("--level", "own"), ("--wait", "61"), ("--store", "no")])

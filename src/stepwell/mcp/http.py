@@ -71,7 +71,7 @@ def _seat_of(context: Context) -> Seat:
 def _unauthorized() -> Response:
     message = "Send a token that is valid: Authorization: Bearer …"
     return JSONResponse(
-        {"title": "Unauthorized", "status": 401, "code": "unauthorized", "detail": message},
+        {"title": "Unauthorized", "status": 401, "code": "unauthenticated", "detail": message},
         status_code=401,
         headers={"WWW-Authenticate": 'Bearer realm="stepwell"'},
         media_type="application/problem+json",

@@ -15,6 +15,8 @@ from stepwell.mcp.answers import read, schema_of
 from stepwell.mcp.seat import Seat
 from stepwell.operation import Operation, Permission
 
+# Nouns that are about who may do what, their own passwords and tokens too: no matter of agents.
+WITHHELD = frozenset({"users", "tokens", "workspaces", "audit"})
 # By the methods of HTTP that say so.
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
@@ -30,8 +32,8 @@ class Offer:
 
 @cache
 def operation_offers() -> Mapping[str, Offer]:
-    """The tools for all operations, by their names."""
-    found = [_offer(each) for each in operations().values()]
+    """The tools for operations, by their names."""
+    found = [_offer(each) for each in operations().values() if each.noun not in WITHHELD]
     return {each.tool.name: each for each in found}
 
 

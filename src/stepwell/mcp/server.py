@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from importlib.metadata import version
 
@@ -21,8 +22,8 @@ from stepwell.mcp.molecules import molecule_offers
 from stepwell.mcp.offers import Offer, operation_offers
 from stepwell.mcp.seat import Manner, Seat
 
-# How many may listen for changes in one process; each of them costs a look now and then.
-MOST_LISTENERS = 200
+# How often one caller may listen for changes at a time; each costs a look now and then.
+MOST_LISTENERS = 20
 
 INSTRUCTIONS = """\
 Stepwell runs durable workflows. Each tool run_<name> runs one of them; runs go on by themselves,
@@ -39,7 +40,7 @@ class Tools:
         self._seat_of = seat_of
         self._manner = manner
         self._offers: dict[str, Offer] = {**operation_offers(), **molecule_offers(manner)}
-        self._listeners = 0
+        self._listeners: Counter[str] = Counter()
 
     async def list(
         self, context: Context, params: types.PaginatedRequestParams | None
@@ -64,7 +65,7 @@ class Tools:
                 types.INVALID_PARAMS,
                 f"The tool {params.name} is not offered here: it needs the permission to "
                 f"{offer.needs}.",
-                {"code": "forbidden", "needs": offer.needs},
+                {"code": "permission_denied", "details": {"needs": offer.needs}},
             )
         try:
             if offer is not None:
@@ -84,9 +85,11 @@ class Tools:
         self, context: Context, params: types.SubscriptionsListenRequestParams
     ) -> types.SubscriptionsListenResult:
         """Tell of changes in the list for as long as somebody listens."""
-        if self._listeners >= MOST_LISTENERS:
-            raise MCPError(types.INTERNAL_ERROR, f"{MOST_LISTENERS} listen already; try later.")
         seat, bus = self._seat_of(context), InMemorySubscriptionBus()
+        who = seat.caller.name
+        if self._listeners[who] >= MOST_LISTENERS:
+            message = f"You listen {MOST_LISTENERS} times already; stop one of them first."
+            raise MCPError(types.INVALID_REQUEST, message, {"code": "rate_limited"})
         with failing():
             before = await look(seat)
 
@@ -94,7 +97,7 @@ class Tools:
             async for _ in changes(seat, before):
                 await bus.publish(ToolsListChanged())
 
-        self._listeners += 1
+        self._listeners[who] += 1
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(watch)
@@ -102,7 +105,9 @@ class Tools:
                 tasks.cancel_scope.cancel()
             return result
         finally:
-            self._listeners -= 1
+            self._listeners[who] -= 1
+            if not self._listeners[who]:
+                del self._listeners[who]
 
 
 def server_of(seat_of: Callable[[Context], Seat], manner: Manner) -> Server[dict[str, object]]:
