@@ -45,7 +45,12 @@ if TYPE_CHECKING:
 
 Where = Literal["path", "query", "body", "header"]
 # Parameters that have headers of their own over HTTP.
-HEADERS = {"if_match": "If-Match", "idempotency_key": "Idempotency-Key", "wait": "Prefer"}
+HEADERS = {
+    "if_match": "If-Match",
+    "idempotency_key": "Idempotency-Key",
+    "traceparent": "Traceparent",
+    "wait": "Prefer",
+}
 REQUIRED = inspect.Parameter.empty
 
 # How many of something are wanted.

@@ -28,6 +28,7 @@ from stepwell.settings import Settings
 
 # A workspace that nobody of the first one belongs to.
 ELSEWHERE = "elsewhere"
+UNBOUNDED = httpx2.Limits(max_connections=None)
 
 
 @dataclass
@@ -80,7 +81,7 @@ async def served(
         )
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
         serving = asyncio.create_task(serve(api, listening, stop, 1))
-        async with httpx2.AsyncClient(base_url=url, timeout=30) as http:
+        async with httpx2.AsyncClient(base_url=url, timeout=60, limits=UNBOUNDED) as http:
             found = Served(host, url, http)
             for role in ROLES:
                 found.tokens[role] = await found.add_token(f"{role}-1", host.first_id, role)

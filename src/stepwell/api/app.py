@@ -38,6 +38,7 @@ class Api:
     def __init__(self, host: Host, hosts: Collection[str]) -> None:
         self._hosts = frozenset(hosts)
         self._new_id = host.ids.new
+        self._metrics = host.metrics
         self._closing = asyncio.Event()
         self._routes: Routes[Endpoint] = Routes()
         performer, gatehouse = Performer(host), Gatehouse(host.doorkeeper)
@@ -72,8 +73,14 @@ class Api:
                 message["headers"] = [*message["headers"], *carried]
             await send(message)
 
+        began = asyncio.get_running_loop().time()
         try:
             answer = await self._answered(request)
+            if isinstance(answer, Answer):
+                took = asyncio.get_running_loop().time() - began
+                self._metrics.request_answered(
+                    request.method, request.endpoint, answer.status, took
+                )
             await answer.send(carrying, request)
         except (Disconnected, TimeoutError, OSError):
             log.debug("Whoever sent request %s has gone.", request.id)
@@ -90,6 +97,7 @@ class Api:
             match = self._routes.find(request.method, request.path)
             if isinstance(match, Match):
                 endpoint: Endpoint = match.target
+                request.endpoint = getattr(endpoint, "name", request.endpoint)
                 return await endpoint(request, match.values)
             raise _nothing_there(request, match)
         except StepwellError as error:

@@ -23,6 +23,7 @@ class OperationEndpoint:
     """Answers with the result of an operation."""
 
     def __init__(self, operation: Operation, performer: Performer, gatehouse: Gatehouse) -> None:
+        self.name = operation.name
         self._operation = operation
         self._reader = ArgumentReader(operation)
         self._performer = performer

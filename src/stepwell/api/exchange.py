@@ -35,6 +35,8 @@ class Request:
         self._receive = receive
         self.scope = scope
         self.id = request_id
+        # What it is for, once that is known: a name, of which there are few.
+        self.endpoint = "other"
         self.method: str = scope["method"]
         raw: bytes = scope.get("raw_path") or scope["path"].encode()
         self.path = raw.partition(b"?")[0].decode("latin-1")

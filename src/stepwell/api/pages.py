@@ -16,12 +16,13 @@ from stepwell.api.live import LiveEndpoint
 from stepwell.api.logging_in import LogIn, LoginLink, LogOut
 from stepwell.api.openapi import openapi
 from stepwell.app.hosting import Host
-from stepwell.errors import StepwellError, WorkspaceNotFound
+from stepwell.errors import PermissionDenied, StepwellError, WorkspaceNotFound
 
 # Of a webhook: more is refused before it is looked at.
 MAX_DELIVERY_BYTES = 1024 * 1024
 # How deep paths of webhooks are.
 DEEPEST = 8
+METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 
 
@@ -32,6 +33,7 @@ def pages(
     yield "GET", "/", Home(host, gatehouse)
     yield "GET", "/healthz", alive
     yield "GET", "/readyz", Ready(host)
+    yield "GET", "/metrics", Metrics(host, gatehouse)
     yield "GET", "/api/openapi.json", documented
     yield "POST", "/api/login", LogIn(host.doorkeeper)
     yield "POST", "/api/logout", LogOut(host.doorkeeper)
@@ -52,6 +54,8 @@ async def alive(request: Request, values: Mapping[str, str]) -> Answer:
 class Ready:
     """Whether requests can be served: the store answers."""
 
+    name = "ready"
+
     def __init__(self, host: Host) -> None:
         self._host = host
 
@@ -63,6 +67,22 @@ class Ready:
         return Answer.json({"status": "ok", "workers": sum(each.alive for each in workers)})
 
 
+class Metrics:
+    """What Prometheus asks for, with a token of the first workspace."""
+
+    name = "metrics"
+
+    def __init__(self, host: Host, gatehouse: Gatehouse) -> None:
+        self._host = host
+        self._gatehouse = gatehouse
+
+    async def __call__(self, request: Request, values: Mapping[str, str]) -> Answer:
+        admission = await self._gatehouse.admit(request)
+        if admission.workspace_id != self._host.first_id:
+            raise PermissionDenied("Metrics are of all workspaces, and for the first one.")
+        return Answer(200, await self._host.metrics.render(), METRICS_TYPE)
+
+
 async def documented(request: Request, values: Mapping[str, str]) -> Answer:
     """What can be asked for here."""
     return Answer(200, openapi())
@@ -70,6 +90,8 @@ async def documented(request: Request, values: Mapping[str, str]) -> Answer:
 
 class Hooks:
     """Takes deliveries to webhooks: `/hooks/path`, or `/hooks/@workspace/path`."""
+
+    name = "hooks"
 
     def __init__(self, host: Host) -> None:
         self._host = host

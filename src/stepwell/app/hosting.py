@@ -15,6 +15,7 @@ from stepwell.errors import WorkspaceNotFound
 from stepwell.kernel.clock import sleep
 from stepwell.kernel.ids import Ids
 from stepwell.settings import Settings
+from stepwell.telemetries.prometheus import Prometheus
 
 log = logging.getLogger("stepwell.host")
 
@@ -46,6 +47,8 @@ class Host:
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
         self._looking: asyncio.Task[None] | None = None
+        # Of all workspaces together.
+        self.metrics = Prometheus()
         self.ids: Ids
         self.doorkeeper: Doorkeeper
 
@@ -91,7 +94,7 @@ class Host:
         shape = self._shape
         stepwell = Stepwell(
             self._url, shape.workflows, functions=shape.functions, workspace=workspace_id,
-            settings=self._settings,
+            settings=self._settings, telemetry=[self.metrics],
         )  # fmt: skip
         await self._stack.enter_async_context(stepwell)
         if shape.worker is not None:

