@@ -12,9 +12,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-serve: .venv/.serve ## run the demo, then a worker with the onboarding example
-	$(BIN)/stepwell demo
-	exec $(BIN)/stepwell worker examples.onboarding:onboard
+serve: .venv/.serve ## run the server, with a worker, at http://127.0.0.1:8787
+	exec $(BIN)/stepwell serve
 
 test: check bubblewrap ## check, then all tests, on SQLite and on a real PostgreSQL
 	$(BIN)/python -m pytest -n 2 tests

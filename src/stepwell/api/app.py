@@ -6,6 +6,7 @@ import asyncio
 import logging
 from collections.abc import Collection
 
+from stepwell.api.agents import PATH, Agents
 from stepwell.api.endpoints import Endpoint, OperationEndpoint
 from stepwell.api.exchange import (
     Answer,
@@ -42,6 +43,7 @@ class Api:
         self._closing = asyncio.Event()
         self._routes: Routes[Endpoint] = Routes()
         performer, gatehouse = Performer(host), Gatehouse(host.doorkeeper)
+        self._agents = Agents(host, gatehouse)
         for each in operations().values():
             endpoint = OperationEndpoint(each, performer, gatehouse)
             for path in (each.path, *each.also):
@@ -73,35 +75,41 @@ class Api:
                 message["headers"] = [*message["headers"], *carried]
             await send(message)
 
-        began = asyncio.get_running_loop().time()
+        loop = asyncio.get_running_loop()
+        began = loop.time()
+        answer: Answer | Stream | None
         try:
-            answer = await self._answered(request)
-            if isinstance(answer, Answer):
-                took = asyncio.get_running_loop().time() - began
-                self._metrics.request_answered(
-                    request.method, request.endpoint, answer.status, took
-                )
-            await answer.send(carrying, request)
-        except (Disconnected, TimeoutError, OSError):
-            log.debug("Whoever sent request %s has gone.", request.id)
+            answer = await self._answered(request, receive, carrying)
+        except StepwellError as error:
+            answer = problem_answer(request, error)
+        except Disconnected:
+            return
         except Exception:
             log.exception("Request %s could not be answered.", request.id)
             if begun:  # too late to say so: the connection is closed instead
                 raise
-            await _failure(request).send(carrying, request)
+            answer = _failure(request)
+        if answer is not None:
+            self._metrics.request_answered(
+                request.method, request.endpoint, answer.status, loop.time() - began
+            )
+            await answer.send(carrying, request)
 
-    async def _answered(self, request: Request) -> Answer | Stream:
-        try:
-            check_size(request)
-            check_host(request, self._hosts)
-            match = self._routes.find(request.method, request.path)
-            if isinstance(match, Match):
-                endpoint: Endpoint = match.target
-                request.endpoint = getattr(endpoint, "name", request.endpoint)
-                return await endpoint(request, match.values)
+    async def _answered(
+        self, request: Request, receive: Receive, send: Send
+    ) -> Answer | Stream | None:
+        """The answer; None if it was sent already."""
+        check_size(request)
+        check_host(request, self._hosts)
+        if request.path == PATH:
+            await self._agents(request, receive, send)
+            return None
+        match = self._routes.find(request.method, request.path)
+        if not isinstance(match, Match):
             raise _nothing_there(request, match)
-        except StepwellError as error:
-            return problem_answer(request, error)
+        endpoint: Endpoint = match.target
+        request.endpoint = getattr(endpoint, "name", request.endpoint)
+        return await endpoint(request, match.values)
 
 
 def problem_answer(request: Request, error: StepwellError) -> Answer:

@@ -28,7 +28,8 @@ def listen(host: str, port: int) -> socket.socket:
     """A socket at that address; raises AddressUnavailable."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
-        listening = socket.socket(found[0], found[1])
+        # With its protocol: only of TCP sockets does asyncio know to send small answers at once.
+        listening = socket.socket(*found[:3])
         listening.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         listening.bind(found[4])
         listening.listen(BACKLOG)

@@ -14,12 +14,12 @@ from starlette.responses import JSONResponse, Response
 from starlette.types import Receive, Scope, Send
 
 from stepwell.mcp.asking import Context
-from stepwell.mcp.seat import HIGHEST, Manner, Seat
+from stepwell.mcp.seat import HIGHEST, Manner, Record, Seat
 from stepwell.mcp.server import server_of
 from stepwell.operation import Caller, Permission, Place
 
 # Who sends a request, and where to; None if they cannot show it.
-Resolve = Callable[[Scope], Awaitable[tuple[Place, Caller] | None]]
+Resolve = Callable[[Scope], Awaitable[tuple[Place, Caller, Record | None] | None]]
 
 _SEAT = "stepwell.seat"
 
@@ -45,7 +45,8 @@ class McpApp:
             # Without sessions there is none to listen to, nor to end.
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
-        seated = {**scope, _SEAT: Seat(*found, self._level)}
+        place, caller, record = found
+        seated = {**scope, _SEAT: Seat(place, caller, self._level, record)}
         requests = StreamableHTTPSessionManager(self._server, stateless=True)
         async with requests.run():
             await requests.handle_request(seated, receive, send)

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from stepwell.catalog import operations
-from stepwell.operation import Caller, Permission, Place, allows
+from stepwell.operation import Caller, Operation, Permission, Place, allows
 
 # What no agent is given, unless somebody says so: to decide who may do what.
 HIGHEST: Permission = "build"
+
+
+Record = Callable[[Operation, Mapping[str, Any], Any], Awaitable[None]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,6 +38,8 @@ class Seat:
     caller: Caller
     # What they want to be offered; never more than they may.
     level: Permission = HIGHEST
+    # Writes down what they have done, where that is wanted.
+    record: Record | None = None
 
     def may(self, needed: Permission) -> bool:
         """Whether tools are offered here that need this."""
@@ -41,4 +47,8 @@ class Seat:
 
     async def call(self, operation: str, /, **arguments: Any) -> Any:
         """What an operation returns; nothing is called in another way."""
-        return await operations()[operation].call(self.place, self.caller, arguments)
+        found = operations()[operation]
+        result = await found.call(self.place, self.caller, arguments)
+        if self.record is not None and found.audited:
+            await self.record(found, arguments, result)
+        return result

@@ -1,0 +1,60 @@
+"""`/mcp`: the tools of agents, served by another surface to whoever has a token."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from importlib import import_module
+from typing import Any
+
+from stepwell.api.exchange import Receive, Request, Scope, Send
+from stepwell.api.gatehouse import Gatehouse
+from stepwell.app.hosting import Host
+from stepwell.errors import RouteNotFound, Unauthenticated
+from stepwell.operation import Operation
+
+PATH = "/mcp"
+_REQUEST = "stepwell.request"
+
+
+class Agents:
+    """Hands requests over to the surface for agents, which is loaded when the first one comes."""
+
+    def __init__(self, host: Host, gatehouse: Gatehouse) -> None:
+        self._host = host
+        self._gatehouse = gatehouse
+        self._app: Any = None
+
+    async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
+        if self._app is None:
+            # By name: surfaces do not import each other. In a thread, because it takes a while.
+            surface = await asyncio.to_thread(_loaded)
+            self._app = surface.mcp_app(self._resolve)
+        await self._app({**request.scope, _REQUEST: request}, receive, send)
+
+    async def _resolve(self, scope: Scope) -> Any:
+        """Where they act and who they are, for each request anew."""
+        request: Request = scope[_REQUEST]
+        try:
+            admission = await self._gatehouse.admit(request)
+        except Unauthenticated:
+            return None
+
+        async def record(operation: Operation, arguments: Mapping[str, Any], result: Any) -> None:
+            await self._host.doorkeeper.record(
+                admission, operation, arguments, result=result, request_id=request.id
+            )
+
+        place = await self._host.workspace(admission.workspace_id)
+        return place, admission.caller, record
+
+
+def _loaded() -> Any:
+    try:
+        return import_module("stepwell.mcp")
+    except ModuleNotFoundError as error:
+        if error.name != "mcp":
+            raise
+        raise RouteNotFound(
+            "This server has no tools for agents: install the extra `mcp`, pip install '.[mcp]'."
+        ) from None

@@ -1,0 +1,54 @@
+"""Agents at `/mcp` of a real server: who they are, what they may, and that it is written down."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import httpx2
+import pytest
+from mcp import Client
+from mcp.client.streamable_http import streamable_http_client
+
+from stepwell.operation import TIDY_UP
+from tests.surfaces.serving import Served, served
+
+pytestmark = pytest.mark.anyio
+
+
+@asynccontextmanager
+async def agent(server: Served, role: str) -> AsyncIterator[Client]:
+    headers = {"authorization": f"Bearer {server.tokens[role]}"}
+    async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
+        transport: Any = streamable_http_client(f"{server.url}/mcp", http_client=http)
+        async with Client(transport) as client:
+            yield client
+
+
+async def test_an_agent_runs_definitions_with_the_permission_of_its_token(store_url: str) -> None:
+    async with served(store_url) as server:
+        async with agent(server, "admin") as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert {"run_hello", "drafts_save", "runs_list"} <= names
+            assert "tokens_create" not in names
+            said = await client.call_tool("run_hello", {"name": "Ada"})
+            assert "Hello, Ada!" in str(said.structured_content)
+            await client.call_tool("definitions_publish", {"document": TIDY_UP})
+        async with agent(server, "viewer") as client:
+            names = {tool.name for tool in (await client.list_tools()).tools}
+            assert "runs_list" in names
+            assert not names & {"run_hello", "runs_start", "drafts_save"}
+        access = server.host.first.store.access
+        found = await access.audit(server.host.first_id, None, 10)
+        assert [(each.operation, each.actor) for each in found] == [
+            ("definitions.publish", "admin-1")
+        ]
+
+
+async def test_without_a_token_agents_are_refused(store_url: str) -> None:
+    async with served(store_url, worker=False) as server:
+        answer = await server.http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
+        assert answer.status_code == 401
+        assert answer.headers["www-authenticate"].startswith("Bearer")
+        assert answer.json()["code"] == "unauthenticated"
