@@ -8,6 +8,7 @@ import mcp_types as types
 import pytest
 
 from stepwell.mcp.seat import Manner
+from stepwell.testing.clock import FakeClock
 from tests.conftest import World
 from tests.engine.support import until
 from tests.operations.support import definition, node, open_gate
@@ -198,6 +199,24 @@ async def test_a_call_that_comes_again_goes_on_with_its_run(world: World) -> Non
                 )  # fmt: skip
                 assert result.structured_content["output"]["by"] == ["ada"]
         assert len((await sw.list_runs()).items) == 1
+
+
+async def test_nobody_is_asked_again_about_a_gate_whose_time_is_up(
+    world: World, clock: FakeClock
+) -> None:
+    gated = definition(node("ok", "approval", prompt="Soon?", timeout="1h"), name="soon")
+    async with world() as sw, agent(seat(sw), elicitation_callback=Person()) as client:
+        async with sw.worker():
+            await publish(sw, gated)
+            asked = await client.session.call_tool("run_soon", {}, allow_input_required=True)
+            assert isinstance(asked, types.InputRequiredResult)
+        clock.advance("2h")
+        [gate_id] = asked.input_requests or {}
+        said = {gate_id: types.ElicitResult(action="accept", content={"decision": "approve"})}
+        result = await client.session.call_tool(
+            "run_soon", {}, input_responses=said, request_state=asked.request_state
+        )
+        assert result.structured_content["gates"][0]["id"] == gate_id
 
 
 @pytest.mark.parametrize(

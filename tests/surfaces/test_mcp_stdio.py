@@ -152,29 +152,39 @@ HANDSHAKE = {
 }
 
 
+def started(cli: Cli) -> subprocess.Popen[str]:
+    return subprocess.Popen(
+        [sys.executable, "-m", "stepwell.cli", "mcp"], cwd=cli.folder, env=cli.environ,
+        stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+    )  # fmt: skip
+
+
 def test_lines_that_are_no_requests_stop_nothing_and_only_the_protocol_is_written(
     lite: Cli,
 ) -> None:
     hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": HANDSHAKE}
     ping = {"jsonrpc": "2.0", "id": 3, "method": "ping"}
-    sent = [json.dumps(hello), *LINES, json.dumps(ping)]
-    finished = lite.process("mcp", stdin="\n".join(sent) + "\n")
-    assert finished.exit_code == 0
-    answers = {each["id"]: each for each in map(json.loads, finished.stdout.splitlines())}
+    answers: dict[int, Any] = {}
+    with started(lite) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write("\n".join([json.dumps(hello), *LINES, json.dumps(ping)]) + "\n")
+        process.stdin.flush()
+        while not {0, 1, 2, 3} <= answers.keys():
+            found = json.loads(process.stdout.readline())
+            answers[found.get("id")] = found
+        rest, _ = process.communicate(timeout=PATIENCE_SECONDS)
+        assert (process.returncode, rest) == (0, "")
     assert answers[0]["result"]["protocolVersion"] == "2025-06-18"
     assert answers[1]["error"]["code"] == types.INVALID_PARAMS
     assert answers[2]["error"]["code"] == types.METHOD_NOT_FOUND
     assert answers[3]["result"] == {}
-    assert "Traceback" not in finished.stdout
+    assert "Traceback" not in str(answers)
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_process_that_is_told_to_stop_does(lite: Cli, number: signal.Signals) -> None:
-    command = [sys.executable, "-m", "stepwell.cli", "mcp"]
-    with subprocess.Popen(
-        command, cwd=lite.folder, env=lite.environ, stdin=subprocess.PIPE,
-        stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
-    ) as process:  # fmt: skip
+    with started(lite) as process:
         assert process.stderr is not None
         assert "No worker is alive" in process.stderr.readline()
         process.send_signal(number)

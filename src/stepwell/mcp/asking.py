@@ -25,6 +25,7 @@ from stepwell.mcp.seat import Seat
 
 Context = ServerRequestContext[Any, Any]
 Answered = types.CallToolResult | types.InputRequiredResult
+Shown = tuple[str, str]
 
 _FORM: dict[str, Any] = {
     "type": "object",
@@ -47,6 +48,11 @@ class Asked(msgspec.Struct, forbid_unknown_fields=True):
 class _Said(msgspec.Struct):
     decision: str
     note: str | None = None
+
+
+def shown(gate: GateRecord) -> Shown:
+    """What somebody was shown of a gate: once it asks something else, they can be asked again."""
+    return gate.id, gate.subject_hash
 
 
 def asked_before(params: types.CallToolRequestParams) -> Asked | None:
@@ -76,7 +82,7 @@ def require(
     """The answer that asks about gates, if the caller's protocol has such answers."""
     if context.protocol_version not in MODERN_PROTOCOL_VERSIONS or not _has_forms(context):
         return None
-    state = Asked(run_id, {gate.id: gate.subject_hash for gate in gates})
+    state = Asked(run_id, dict(map(shown, gates)))
     return types.InputRequiredResult(
         input_requests={
             gate.id: types.ElicitRequest(
@@ -90,14 +96,12 @@ def require(
 
 async def decide_asked(
     seat: Seat, asked: Asked, responses: Mapping[str, types.InputResponse]
-) -> bool:
-    """Decide what the caller was asked; False if they left something undecided."""
-    decided = True
-    for gate_id, seen_hash in asked.seen.items():
-        response = responses.get(gate_id)
-        if response is not None:
-            decided = await _decide(seat, gate_id, seen_hash, response) and decided
-    return decided
+) -> set[Shown]:
+    """Decide what the caller was asked; what they have said something about, even if nothing."""
+    answered = {each for each in asked.seen.items() if each[0] in responses}
+    for gate_id, seen_hash in sorted(answered):
+        await _decide(seat, gate_id, seen_hash, responses[gate_id])
+    return answered
 
 
 async def ask_now(context: Context, seat: Seat, gate: GateRecord) -> bool:

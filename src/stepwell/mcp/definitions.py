@@ -16,11 +16,13 @@ from stepwell.mcp.asking import (
     Answered,
     Asked,
     Context,
+    Shown,
     ask_now,
     asked_before,
     decidable,
     decide_asked,
     require,
+    shown,
 )
 from stepwell.mcp.following import follow, report
 from stepwell.mcp.seat import Manner, Seat
@@ -72,7 +74,7 @@ async def _tool(seat: Seat, record: DefinitionRecord) -> types.Tool | None:
         document = await seat.call("definitions.document", name=record.name)
     except StepwellError:  # deleted meanwhile
         return None
-    about = document.get("description") or record.title
+    about = document.get("description") or record.title or record.name
     return types.Tool(
         name=tool_name(record.name),
         title=record.title or record.name,
@@ -114,24 +116,25 @@ async def call(
     else:
         run_id = await _again(seat, record, asked)
     try:
-        willing = asked is None or await decide_asked(seat, asked, params.input_responses or {})
-        return await _follow(context, seat, run_id, willing, manner)
+        settled = await decide_asked(seat, asked, params.input_responses or {}) if asked else set()
+        return await _follow(context, seat, run_id, settled, manner)
     except StepwellError as error:
         error.details.setdefault("run_id", run_id)
         raise
 
 
 async def _follow(
-    context: Context, seat: Seat, run_id: str, willing: bool, manner: Manner
+    context: Context, seat: Seat, run_id: str, settled: set[Shown], manner: Manner
 ) -> Answered:
-    """What becomes of a run, or a question about it to a caller who is willing to answer."""
+    """What becomes of a run, or a question about it; nothing is asked twice."""
     while True:
         found = await follow(seat, run_id, manner.wait_seconds)
-        gates = decidable(found.gates, seat) if willing else []
+        gates = [each for each in decidable(found.gates, seat) if shown(each) not in settled]
         if gates and (required := require(context, run_id, gates)) is not None:
             return required
         if not gates or not await ask_now(context, seat, gates[0]):
             return answer(await report(seat, found, manner))
+        settled.add(shown(gates[0]))
 
 
 async def _start(seat: Seat, record: DefinitionRecord, given: dict[str, Any]) -> str:
