@@ -86,8 +86,8 @@ class Caller:
 
     @property
     def roles(self) -> tuple[str, ...]:
-        """What they are, for gates that say who may decide."""
-        return (self.role,)
+        """What they are, for gates that say who may decide: an owner may what an admin may."""
+        return tuple(role for role, each in ROLES.items() if allows(ROLES[self.role], each))
 
 
 @dataclass(frozen=True, slots=True)
