@@ -48,6 +48,10 @@ class Access(Protocol):
         """All of them, or those of a user, by id."""
         ...
 
+    async def workspace_ids(self) -> list[str]:
+        """The ids of all of them: what a worker may know, too."""
+        ...
+
     async def add_workspace(self, workspace: WorkspaceRecord, owner_id: str | None) -> None:
         """Make a workspace; nothing may have been started under its id."""
         ...

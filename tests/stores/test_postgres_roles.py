@@ -122,6 +122,7 @@ async def test_only_a_server_sees_who_may_come_in_and_nobody_can_rewrite_the_aud
         for forbidden in (f"SELECT * FROM stepwell.{table}", f"DELETE FROM stepwell.{table}"):
             with pytest.raises(asyncpg.InsufficientPrivilegeError):
                 await execute(named(url, agent), forbidden)
+    await execute(named(url, agent), "SELECT id FROM stepwell.workspaces")  # whose runs it executes
     for forbidden in ("DELETE FROM stepwell.audit", "UPDATE stepwell.audit SET actor = 'me'"):
         with pytest.raises(asyncpg.InsufficientPrivilegeError):
             await execute(named(url, server), forbidden)

@@ -74,6 +74,7 @@ async def served(
     """A server for that store, stopped in order at the end."""
     shape = Shape(tuple(workflows), (), {"grace": 1} if worker else None)
     async with Host(store_url, shape, Settings(secret_key=new_key())) as host:
+        await host.begin()
         api, stop, listening = (
             Api(host, {"localhost", *hosts}),
             asyncio.Event(),

@@ -11,6 +11,7 @@ from typing import Any
 from stepwell.app.beginnings import publish_samples
 from stepwell.app.doorkeeper import WORKSPACE, Doorkeeper
 from stepwell.app.stepwell import Stepwell
+from stepwell.engine.worker import Worker
 from stepwell.errors import WorkspaceNotFound
 from stepwell.kernel.clock import sleep
 from stepwell.kernel.ids import Ids
@@ -44,6 +45,8 @@ class Host:
         self._shape = shape
         self._settings = settings
         self._open: dict[str, Stepwell] = {}
+        # By workspace, if it executes anything.
+        self.workers: dict[str, Worker] = {}
         self._opening = asyncio.Lock()
         self._stack = AsyncExitStack()
         self._looking: asyncio.Task[None] | None = None
@@ -57,8 +60,6 @@ class Host:
             first = await self._enter(self.first_id)
             self.ids = Ids(first.store.clock)
             self.doorkeeper = Doorkeeper(first.store, first.store.clock, self.ids)
-            if await self.doorkeeper.first_start() is not None:
-                await publish_samples(first)
             await self._look()
         except BaseException:
             await self._stack.aclose()
@@ -73,6 +74,11 @@ class Host:
             await asyncio.gather(self._looking, return_exceptions=True)
         await self._stack.aclose()
 
+    async def begin(self) -> None:
+        """Make the first owner, and something to look at, if nobody has yet: a server does."""
+        if await self.doorkeeper.first_start() is not None:
+            await publish_samples(self.first)
+
     @property
     def first(self) -> Stepwell:
         """The workspace that there always is."""
@@ -86,7 +92,7 @@ class Host:
         async with self._opening:
             if workspace_id in self._open:
                 return self._open[workspace_id]
-            if await self.first.store.access.workspace(workspace_id) is None:
+            if workspace_id not in await self.first.store.access.workspace_ids():
                 raise WorkspaceNotFound(f"There is no workspace {workspace_id!r}.")
             return await self._enter(workspace_id)
 
@@ -98,7 +104,8 @@ class Host:
         )  # fmt: skip
         await self._stack.enter_async_context(stepwell)
         if shape.worker is not None:
-            await self._stack.enter_async_context(stepwell.worker(**shape.worker))
+            working = stepwell.worker(**shape.worker)
+            self.workers[workspace_id] = await self._stack.enter_async_context(working)
         self._open[workspace_id] = stepwell
         return stepwell
 
@@ -106,8 +113,8 @@ class Host:
         """Open all workspaces, so that their runs are executed."""
         if self._shape.worker is None:
             return
-        for each in await self.first.store.access.workspaces():
-            await self.workspace(each.id)
+        for workspace_id in await self.first.store.access.workspace_ids():
+            await self.workspace(workspace_id)
 
     async def _keep_looking(self) -> None:
         while True:

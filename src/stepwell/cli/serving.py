@@ -89,6 +89,7 @@ class _Serving:
         with contextlib.closing(listening):
             shape = Shape(tuple(loaded.workflows), tuple(loaded.functions), work)
             async with Host(url, shape, settings) as host:
+                await host.begin()
                 api = api_of(host, {*LOOPBACK, self._address, *settings.hosts})
                 port = listening.getsockname()[1]
                 with await self._announced(host, f"http://{_named(self._address)}:{port}", url):

@@ -24,6 +24,7 @@ from stepwell.kernel.names import check_count
 from stepwell.kernel.programs import shown_program
 from stepwell.kernel.run import WorkerInfo
 from stepwell.kernel.urls import shown_url
+from stepwell.settings import Settings
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -122,9 +123,12 @@ async def _work_until_stopped(
     up = asyncio.Event()
 
     async def work() -> None:
-        async with stepwell_at(store, *loaded) as stepwell, stepwell.worker(**shape) as one:
+        from stepwell.app.hosting import Host, Shape
+
+        whole = Shape(tuple(loaded.workflows), tuple(loaded.functions), shape)
+        async with Host(store_url(store), whole, Settings.read()) as host:
             up.set()
-            found = {"id": one.id, "pid": os.getpid()}
+            found = {"id": host.workers[host.first_id].id, "pid": os.getpid()}
             if tie is None:
                 ready([found])
             else:

@@ -84,6 +84,9 @@ class SqlAccess:
         )
         return [WorkspaceRecord(*row) for row in rows]
 
+    async def workspace_ids(self) -> list[str]:
+        return [row[0] for row in await self._fetch("SELECT id FROM workspaces ORDER BY id")]
+
     async def add_workspace(self, workspace: WorkspaceRecord, owner_id: str | None) -> None:
         unused = " AND ".join(
             f"NOT EXISTS (SELECT 1 FROM {table} WHERE workspace_id = $1)" for table in _USED

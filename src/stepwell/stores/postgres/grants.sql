@@ -25,6 +25,8 @@ BEGIN
     IF EXISTS (SELECT FROM pg_roles WHERE rolname = 'stepwell_worker') THEN
         REVOKE ALL ON stepwell.workspaces, stepwell.users, stepwell.members, stepwell.tokens,
             stepwell.sessions, stepwell.links, stepwell.audit FROM stepwell_worker;
+        -- It executes the runs of all of them.
+        GRANT SELECT (id) ON stepwell.workspaces TO stepwell_worker;
     END IF;
 END
 $$;
