@@ -31,7 +31,10 @@ async def test_the_first_start_of_a_store_makes_an_owner_and_samples_once(store_
             assert [(user.name, member.role) for user, member in owners] == [("owner", "owner")]
             await host.first.definitions.delete("hello")
             await host.first.definitions.sync(
-                {"name": "hello", "nodes": [{"id": "a", "type": "transform", "config": {"value": 1}}]}
+                {
+                    "name": "hello",
+                    "nodes": [{"id": "a", "type": "transform", "config": {"value": 1}}],
+                }
             )
 
 
@@ -54,6 +57,6 @@ async def test_a_host_executes_the_runs_of_all_workspaces(store_url: str) -> Non
 
 async def test_a_store_that_cannot_be_opened_leaves_nothing_behind(tmp_path: Path) -> None:
     (tmp_path / "stepwell.db").write_bytes(b"not a database, but long enough to look like one" * 99)
-    with pytest.raises(Exception, match="stepwell.db"):
+    with pytest.raises(Exception, match=r"stepwell\.db"):
         async with Host(f"sqlite:///{tmp_path}/stepwell.db", Shape(), Settings()):
             pass
