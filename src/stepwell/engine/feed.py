@@ -24,6 +24,9 @@ log = logging.getLogger("stepwell.feed")
 
 # How often is looked for what other processes did; looking at many takes long, so less often.
 POLL_SECONDS, POLL_SECONDS_PER_LISTENER = 0.25, 0.0005
+# A look at a long journal takes long. So many times as long nobody looks again, but no longer than
+# a moment; by real time, as it is this process that needs it for the run.
+REST, LONGEST_REST_SECONDS = 3, 0.25
 # How many places are read behind at once.
 MAX_BATCH = 200
 PAUSE_SECONDS = 0.5
@@ -133,16 +136,21 @@ class _Looks:
         return await future
 
     async def _answer_all(self) -> None:
+        loop = asyncio.get_running_loop()
         asked: dict[Place, list[asyncio.Future[Progress | None]]] = {}
         try:
             while self._wanted:
                 places = list(self._wanted)[:MAX_BATCH]
                 asked = {place: self._wanted.pop(place) for place in places}
+                began = loop.time()
                 found = await self._read(places)
+                took = loop.time() - began
                 for futures, progress in zip(asked.values(), found, strict=True):
                     for future in futures:
                         if not future.done():
                             future.set_result(progress)
+                if not any(each is not None and each.more for each in found):
+                    await asyncio.sleep(min(REST * took, LONGEST_REST_SECONDS))
         except Exception as error:
             _refuse([asked, self._wanted], error)
         finally:

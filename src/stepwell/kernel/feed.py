@@ -39,8 +39,6 @@ _ENDS = {
     "skipped": "step.skipped",
 }
 _DECIDED = {"approved": "gate.approved", "denied": "gate.denied", "expired": "gate.expired"}
-# Whoever ends like this may have been waiting until then.
-_ENDS_ANYWHERE = frozenset({"cancelled", "timed_out"})
 
 
 class RunEvent(msgspec.Struct, frozen=True):
@@ -96,10 +94,10 @@ def news(run_id: str, told: Told, progress: Progress) -> Iterator[RunEvent]:
         _forget(told, progress)
         for happening in _Between(told, progress).in_order():
             if happening.type == "run.resumed":
-                told.attempt, told.waiting = run.attempt, False
+                told.attempt, told.waiting = run.attempt, None
             yield tell(happening)
-        if run.status == "waiting" and not told.waiting and not progress.more:
-            told.waiting = True
+        if run.status == "waiting" and told.waiting is None and not progress.more:
+            told.waiting = run.fence
             yield tell(_waiting(run, progress.open))
     if run.status in ENDED and not progress.more:
         assert run.completed_at is not None
@@ -248,8 +246,7 @@ def _forget(told: Told, progress: Progress) -> None:
 
 def _resumed(told: Told, run: RunState) -> bool:
     """Whether somebody goes on with the run, after a wait or after a crash."""
-    ended_at_work = run.status in ENDED - _ENDS_ANYWHERE
-    if told.waiting and (run.status == "running" or ended_at_work):
+    if told.waiting is not None and told.waiting != run.fence:
         return True
     return run.attempt > told.attempt and (run.held or run.status != "running")
 

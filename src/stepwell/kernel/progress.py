@@ -91,6 +91,7 @@ class RunState(msgspec.Struct, array_like=True, gc=False):
     definition: str
     version: int
     attempt: int
+    fence: int
     # Whether a worker has it.
     held: bool
     forked: bool

@@ -34,8 +34,8 @@ class Told(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     position: int = -1
     key: str | None = None
     attempt: int = 1
-    # Whether the last word was that the run waits.
-    waiting: bool = False
+    # If the last word was that the run waits: the fence it had then.
+    waiting: int | None = None
     open: dict[bytes, int] = {}
 
     def place(self, run_id: str) -> Place:

@@ -59,8 +59,9 @@ _PLACE = f"""CASE WHEN s.status = 'skipped' AND s.completed_at IS NULL THEN {END
 FED_STEP = f"""s.key, s.seq, {_PLACE} AS place, s.kind, s.status, s.attempts,
         CASE WHEN octet_length(s.output) <= {MOST_OUTPUT} THEN s.output END AS output,
         s.output IS NOT NULL AS has_output, s.error, s.started_at, s.completed_at"""
-FED_RUN = f"""r.status, r.definition, r.version, r.attempt, r.owner IS NOT NULL,
-        r.forked_from IS NOT NULL, r.created_at, r.started_at, r.claimed_at, r.completed_at,
+FED_RUN = f"""r.status, r.definition, r.version, r.attempt, r.fence,
+        r.owner IS NOT NULL, r.forked_from IS NOT NULL,
+        r.created_at, r.started_at, r.claimed_at, r.completed_at,
         (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'
             AND octet_length(body) <= {MOST_OUTPUT}),
         EXISTS (SELECT 1 FROM payloads WHERE run_id = r.id AND kind = 'output'),
