@@ -10,7 +10,8 @@ from typing import Any
 import pytest
 
 from stepwell import Stepwell, workflow
-from stepwell.errors import NotOpen, StoreUnavailable
+from stepwell.errors import NotOpen, RunNotFound, StoreUnavailable
+from stepwell.kernel.clock import SECOND
 from stepwell.kernel.progress import MOST_ENTRIES, Place, Progress
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
@@ -167,6 +168,22 @@ async def test_a_stepwell_that_closes_lets_its_listeners_know(world: World) -> N
     assert_nobody_listens(sw)
     with pytest.raises(NotOpen):
         sw.watch(run.id)
+
+
+async def test_a_run_that_is_deleted_while_it_is_watched_is_not_found(
+    world: World, clock: FakeClock
+) -> None:
+    async with world([asks]) as sw, sw.worker():
+        run = await sw.start("asks", retention="1s")
+        async with aclosing(sw.watch(run.id)) as events:
+            while (await anext(events)).type != "run.waiting":
+                pass
+            await sw.cancel(run.id)
+            await sw.store.prune(clock.now() + 60 * SECOND, 10, 1000)
+            with pytest.raises(RunNotFound):
+                async for _ in events:
+                    pass
+        assert sw._feed.listeners == 0
 
 
 async def test_a_store_that_is_away_for_a_while_only_delays(
