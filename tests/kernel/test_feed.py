@@ -9,7 +9,7 @@ import msgspec
 import pytest
 
 from stepwell.errors import InvalidCursor
-from stepwell.kernel.feed import RunEvent, news
+from stepwell.kernel.feed import MOST_GATES, RunEvent, news
 from stepwell.kernel.outcomes import error_text
 from stepwell.kernel.progress import (
     ENDING,
@@ -201,6 +201,24 @@ def test_from_every_id_of_a_journal_of_one_page_the_very_same_rest_follows(seed:
     events = look(model, nothing_told(RUN))
     for number, event in enumerate(events, 1):
         assert look(model, read_id(event.id, RUN)) == events[number:]
+
+
+def test_of_very_many_gates_each_is_told_and_no_id_tells_of_all() -> None:
+    model, told = Model(random.Random(0)), nothing_told(RUN)
+    for _ in range(3 * MOST_GATES):
+        model.ask()
+    heard = look(model, told)
+    assert [event.type for event in heard].count("gate.required") == MOST_GATES
+    for entry, gate in zip(model.entries.values(), model.gates.values(), strict=True):
+        gate.status, gate.decisions = "approved", [GateDecision("approve", "ada", "", model.now)]
+        entry.status, entry.completed_at = "completed", model.now
+        model.history[f"gate.approved {gate.step}"] += 1
+        model.history[f"step.completed {entry.key}"] += 1
+    model.end()
+    heard += look(model, told)
+    assert Counter(map(line, heard)) == model.history
+    assert all(read_id(event.id, RUN) for event in heard)
+    assert max(len(event.id) for event in heard) < 8000
 
 
 def test_an_id_of_something_else_is_refused() -> None:

@@ -31,6 +31,8 @@ from stepwell.kernel.told import Told, mark_of, write_id
 
 # Texts are cut, lists shortened: an event says what happened, the rest can be looked up.
 MOST_TEXT, MOST_LISTED = 1000, 20
+# Ids must not grow with what is open. Gates are told among more of it than steps: they matter more.
+MOST_GATES = 2 * MOST_OPEN
 
 _ENDS = {
     "completed": "step.completed",
@@ -189,22 +191,21 @@ class _Between:
         self._found.append(((2 * place + 1, 0, 0), happening))
 
     def _gates_by_decision(self) -> dict[str, GateState]:
-        """Tell what is new of gates; those among whose entries are these, by the keys of them."""
+        """Tell what is new of gates; those whose waits end here, by the keys of their waits."""
         progress = self._progress
         places = {entry.key: place for place, entry in enumerate(progress.settled)}
+        room = MOST_GATES - len(self._told.open)
         found = {}
         for gate in progress.gates:
             place = places.get(gate.decision_key)
+            known = mark_of("gate", gate.key) in self._told.open
             if place is not None:
                 found[gate.decision_key] = gate
-            if place is not None or self._concerns(gate):
                 self._gate(gate, place)
+            elif not progress.more and (known or (room > 0 and not self._is_over(gate))):
+                self._gate(gate, None)
+                room -= not known
         return found
-
-    def _concerns(self, gate: GateState) -> bool:
-        """Whether something of a gate may have to be told whose wait does not end among these."""
-        known = mark_of("gate", gate.key) in self._told.open
-        return not self._progress.more and (known or not self._is_over(gate))
 
     def _is_over(self, gate: GateState) -> bool:
         return gate.decision_key in self._progress.decisions
