@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from typing import Literal, get_args
 
 from stepwell.errors import InvalidInput
 from stepwell.kernel.codec import MAX_RESULT_BYTES
@@ -20,6 +21,7 @@ _PASSED_ON = frozenset({
 })  # fmt: skip
 # The engine's own folder, below where it is used.
 STATE_FOLDER = ".stepwell"
+LogFormat = Literal["text", "json"]
 DEFAULT_STORE = f"sqlite:///{STATE_FOLDER}/stepwell.db"
 
 
@@ -51,6 +53,8 @@ class Settings:
     max_runs_per_user: int | None = None
     # STEPWELL_OTLP_ENDPOINT: where spans are sent, over HTTP; else OTEL_EXPORTER_OTLP_ENDPOINT.
     otlp_endpoint: str | None = None
+    # STEPWELL_LOG_FORMAT: how `stepwell worker` logs: as text, or as json, an object a line.
+    log_format: LogFormat = "text"
     # What commands of nodes see of the environment: these variables, and no other.
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -81,6 +85,10 @@ class Settings:
             if endpoint := source.get(variable):
                 found["otlp_endpoint"] = _http_url(endpoint, variable)
                 break
+        if form := source.get("STEPWELL_LOG_FORMAT"):
+            if form not in get_args(LogFormat):
+                raise InvalidInput(f"STEPWELL_LOG_FORMAT must be text or json, not {form!r}.")
+            found["log_format"] = form
         found["http_allow_private"] = _flag(source, "STEPWELL_HTTP_ALLOW_PRIVATE")
         found["environment"] = {
             name: value

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import os
 import sys
 import threading
@@ -68,9 +67,9 @@ def worker(
       stepwell worker examples.onboarding:onboard
       stepwell worker app.jobs app.billing:ALL --processes 4 --store postgresql://host/db
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    from stepwell.app.logs import configure_logs
+
+    configure_logs(Settings.read().log_format, sys.stderr)
     loaded = load_targets(targets)
     check_count(processes, "--processes")
     shape = {

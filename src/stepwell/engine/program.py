@@ -19,7 +19,7 @@ from stepwell.engine.calls import (
 from stepwell.engine.context import Context
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure, trace
-from stepwell.engine.surroundings import answering
+from stepwell.engine.surroundings import answering, current_run
 from stepwell.errors import (
     ChangeRefused,
     ContextMisuse,
@@ -56,6 +56,7 @@ async def execute(
     try:
         value = decode(execution.claimed.input)
         answering.set(execution.deliveries)
+        current_run.set(execution.run_id)
         execution.deliveries.goes_on()
         if is_async(program.function):
             result = await program.function(context, value)

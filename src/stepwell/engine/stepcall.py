@@ -12,7 +12,7 @@ import msgspec
 from stepwell.engine.calls import call, call_within
 from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure, trace
-from stepwell.engine.surroundings import StepIdentity, current_step
+from stepwell.engine.surroundings import LOGGED_STEP, StepIdentity, current_step
 from stepwell.errors import (
     Elsewhere,
     InvalidInput,
@@ -154,7 +154,7 @@ class StepCall:
             logging.WARNING if final else logging.INFO,
             "Run %s: attempt %d of step %r failed%s.\n%s",
             execution.run_id, self._failures, self._key, "" if final else ", to be tried again",
-            trace(error),
+            trace(error), extra={LOGGED_STEP: (self._key, self._failures)},
         )  # fmt: skip
         if final:
             record = self.record("failed", None, described)

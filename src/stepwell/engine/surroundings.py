@@ -1,8 +1,8 @@
-"""What the code at hand belongs to: which step, and where in the program. asyncio carries it on.
+"""What the code at hand belongs to: which run, which step, and where in the program.
 
-Whatever a task or a callback begins inherits the context variables of whoever happened to be
-at work then. So all that is begun for nobody in particular, and every program, is begun in
-surroundings of its own.
+asyncio carries it on: whatever a task or a callback begins inherits the context variables of
+whoever happened to be at work then. So all that is begun for nobody in particular, and every
+program, is begun in surroundings of its own.
 """
 
 from __future__ import annotations
@@ -28,6 +28,9 @@ current_step: contextvars.ContextVar[StepIdentity | None] = contextvars.ContextV
     "stepwell_step", default=None
 )
 
+# The run that the code at hand belongs to; empty if it is part of none.
+current_run: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_run", default="")
+
 # The last operation this branch of the program came back from; it names readings of the clock.
 anchor: contextvars.ContextVar[str] = contextvars.ContextVar("stepwell_anchor", default="")
 
@@ -38,6 +41,9 @@ answering: contextvars.ContextVar[object] = contextvars.ContextVar("stepwell_ans
 in_first_thread: contextvars.ContextVar[bool] = contextvars.ContextVar(
     "stepwell_first_thread", default=False
 )
+
+# What a record of a log is told by that is about a step, but is not written inside of it.
+LOGGED_STEP = "stepwell_step"
 
 _NOTHING = Masking()
 _masking: contextvars.ContextVar[Callable[[], Masking]] = contextvars.ContextVar(
@@ -59,6 +65,7 @@ def nobodys() -> contextvars.Context:
     """The context variables that are set here, but as part of no step and of no program."""
     context = contextvars.copy_context()
     context.run(current_step.set, None)
+    context.run(current_run.set, "")
     context.run(anchor.set, "")
     context.run(answering.set, None)
     context.run(hide, lambda: _NOTHING)
