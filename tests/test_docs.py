@@ -22,7 +22,7 @@ def _generator() -> Any:
     return module
 
 
-@pytest.mark.parametrize("name", ["api.md", "errors.md", "nodes.md", "settings.md"])
+@pytest.mark.parametrize("name", ["api.md", "errors.md", "metrics.md", "nodes.md", "settings.md"])
 def test_a_reference_page_is_up_to_date(name: str) -> None:
     page = _generator().PAGES[name]()
     assert (DOCS / "reference" / name).read_text("utf-8") == page, "run `make docs`"
