@@ -65,7 +65,7 @@ class Telemetry:
     def run_ended(self, run: RunOutline) -> None:
         """A run has ended, however that came about."""
 
-    def step_ended(self, run: ClaimedRun, step: RecordStep, *, logged: bool) -> None:
+    def step_ended(self, run: ClaimedRun, step: RecordStep, logged: bool) -> None:
         """A step, sleep or wait is settled; `logged` if its last attempt is told of as well."""
 
     def step_retried(self, run: ClaimedRun, step: RecordStep) -> None:

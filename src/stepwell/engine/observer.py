@@ -101,8 +101,8 @@ class Observer:
         if run is None or change.kind in NOTED:
             return
         if change.status in REPLAYED:
-            told = (change.held.run_id, change.key) in logged
-            self._telemetry.step_ended(run, change, logged=told)
+            told = bool(logged) and (change.held.run_id, change.key) in logged
+            self._telemetry.step_ended(run, change, told)
         elif change.status == "retrying":
             self._telemetry.step_retried(run, change)
 

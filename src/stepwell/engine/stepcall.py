@@ -122,7 +122,9 @@ class StepCall:
         execution, attempt = self._execution, self._failures + 1
         identity = StepIdentity(execution.run_id, self._key, attempt, self._idempotency_key)
         token = current_step.set(identity)
-        entered = execution.telemetry.step_entered(execution.claimed, self._key, attempt)
+        telemetry = execution.telemetry
+        if telemetry.traces:
+            entered = telemetry.step_entered(execution.claimed, self._key, attempt)
         try:
             if self._limit is None:
                 value = await call(self._function, self._args, self._kwargs, self._threads)
@@ -132,7 +134,8 @@ class StepCall:
                     self._function, self._args, self._kwargs, self._threads,
                 )  # fmt: skip
         finally:
-            execution.telemetry.step_left(entered)
+            if telemetry.traces:
+                telemetry.step_left(entered)
             current_step.reset(token)
             execution.writer.over(self)
         return encode_result(value, self._max_result_bytes)

@@ -92,7 +92,7 @@ class OpenTelemetry(Telemetry):
              "status": run.status},
         )  # fmt: skip
 
-    def step_ended(self, run: ClaimedRun, step: RecordStep, *, logged: bool) -> None:
+    def step_ended(self, run: ClaimedRun, step: RecordStep, logged: bool) -> None:
         if logged or step.kind in UNTOLD or step.completed_at is None:
             return
         failed = step.status == "failed"

@@ -122,7 +122,7 @@ class Prometheus(Telemetry):
             took = (run.completed_at - run.created_at) / SECOND
             self._run_duration.of(run.definition).observe(took)
 
-    def step_ended(self, run: ClaimedRun, step: RecordStep, *, logged: bool) -> None:
+    def step_ended(self, run: ClaimedRun, step: RecordStep, logged: bool) -> None:
         if step.kind != "step" or step.completed_at is None:
             return
         key = (run.definition, step.key)

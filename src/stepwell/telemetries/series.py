@@ -32,9 +32,13 @@ class Labels:
     def __init__(self, most: tuple[int, ...]) -> None:
         self._most = most
         self._known: dict[tuple[str, ...], set[str]] = {}
+        # Those that are within bounds as they are: nearly all that are asked for.
+        self._whole: set[tuple[str, ...]] = set()
 
     def bounded(self, *values: str) -> tuple[str, ...]:
         """These values of labels, each counted among those that had the same before it."""
+        if values in self._whole:
+            return values
         found: tuple[str, ...] = ()
         for place, value in enumerate(values):
             known = self._known.setdefault(found, set())
@@ -45,6 +49,8 @@ class Labels:
                 else:
                     known.add(value)
             found += (value,)
+        if found == values:
+            self._whole.add(found)
         return found
 
 
