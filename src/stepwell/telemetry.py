@@ -9,10 +9,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping, Sequence
+from contextvars import ContextVar
 from typing import Any, Protocol
 
 from stepwell.kernel.changes import ClaimedRun, LogAttempt, RecordStep, SendSignal
 from stepwell.store import RunOutline
+
+# The `traceparent` of the request that the code at hand answers: for surfaces to set.
+request_trace: ContextVar[str | None] = ContextVar("stepwell_request_trace", default=None)
 
 
 class Observed(Protocol):

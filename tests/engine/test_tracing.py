@@ -17,6 +17,7 @@ from stepwell.errors import InvalidInput
 from stepwell.kernel.tracing import run_span, step_span, trace_of
 from stepwell.settings import Settings
 from stepwell.telemetries import opentelemetry
+from stepwell.telemetry import request_trace
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.crash import crash
 from tests.conftest import World
@@ -224,6 +225,18 @@ async def test_a_start_inside_of_a_step_belongs_to_that_step(world: World) -> No
         trace = trace_of(outer.id, None)
         assert inner.trigger["traceparent"] == trace.at(step_span(outer.id, "begin", 1))
         assert {span.trace_id for span in received(web)} == {trace.trace_id}
+
+
+async def test_a_start_that_a_request_asks_for_belongs_to_its_trace(world: World) -> None:
+    async with world([once]) as sw:
+        token = request_trace.set(GIVEN)
+        by_request = await sw.noun("runs").start("once", 1)  # type: ignore[attr-defined]
+        said = await sw.start("once", traceparent=GIVEN.replace(TRACE, SPAN * 2))
+        request_trace.reset(token)
+        others = [await sw.start("once"), await sw.start("once", traceparent="nonsense")]
+        assert (await sw.get_run(by_request.id)).trigger["traceparent"] == GIVEN
+        assert (await sw.get_run(said.id)).trigger["traceparent"] != GIVEN
+        assert [(await sw.get_run(run.id)).trigger for run in others] == [None, None]
 
 
 async def test_what_is_not_sampled_is_not_sent_and_what_is_not_traced_is_passed_on(

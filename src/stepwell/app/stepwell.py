@@ -54,7 +54,7 @@ from stepwell.sdk.function import functions_by_name
 from stepwell.sdk.workflow import Workflow, registry
 from stepwell.settings import Settings
 from stepwell.store import Store
-from stepwell.telemetry import Telemetry, told_to_all
+from stepwell.telemetry import Telemetry, request_trace, told_to_all
 
 # How many steps the error names when there is none of that key.
 MAX_SHOWN = 10
@@ -200,7 +200,8 @@ class Stepwell(Automation, Operations, Reading):
 
     def _traced(self, options: StartOptions) -> StartOptions:
         """The options of a start, which is part of the trace that whoever asks for it is."""
-        if "traceparent" in options or (trace := self._telemetry.current()) is None:
+        trace = self._telemetry.current() or request_trace.get()
+        if trace is None or "traceparent" in options:
             return options
         return {**options, "traceparent": trace}
 

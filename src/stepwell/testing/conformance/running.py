@@ -44,6 +44,26 @@ async def a_start_sent_twice_makes_one_run(store: Store) -> None:
 
 
 @check
+async def an_outline_tells_what_a_run_is_of_and_how_it_stands(store: Store) -> None:
+    await enlist(store, "w1")
+    first, second = start(store, "r1"), start(store, "r2", trigger='{"type": "manual"}')
+    await commit(store, first, second)
+    claimed = await claim(store, "w1", limit=1)
+    assert claimed.runs[0].due_at == first.due_at
+    ended = EndRun(Held("r1", "w1", 1), "completed", "1", None, store.clock.now())
+    await commit(store, ended)
+    found = {run.id: run for run in await store.outlines(["r1", "r2", "r3"])}
+    one, other = found["r1"], found["r2"]
+    assert found.keys() == {"r1", "r2"}
+    assert (one.definition, one.version, one.created_at) == (
+        first.definition, first.version, first.created_at,
+    )  # fmt: skip
+    assert (one.status, one.completed_at, one.trigger) == ("completed", ended.completed_at, None)
+    assert (other.status, other.completed_at) == ("pending", None)
+    assert other.trigger == second.trigger
+
+
+@check
 async def a_claim_gives_each_run_once_with_its_input(store: Store) -> None:
     await enlist(store, "w1")
     await enlist(store, "w2")
