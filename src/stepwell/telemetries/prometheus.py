@@ -20,8 +20,9 @@ from stepwell.telemetry import Observed, Telemetry, step_name
 log = logging.getLogger("stepwell.metrics")
 
 CONTENT_TYPE = "text/plain; version=0.0.4; charset=utf-8"
-# How old the depth of a queue may be: whoever asks more often asks the store no more often.
-FRESH_SECONDS = 5.0
+# How old the depth of a queue may be, however often somebody asks; and how many times as old as
+# it took to find out, lest a long queue keep the store busy with being counted.
+FRESH_SECONDS, FRESH_TIMES = 5.0, 50
 # How many keys of steps are remembered with the series that they belong to.
 MOST_KEYS = 10_000
 
@@ -54,7 +55,7 @@ class Prometheus(Telemetry):
         self._by_key: dict[tuple[str, str], Distribution] = {}
         self._places: list[Observed] = []
         self._depths: dict[str, int] = {}
-        self._asked_at = 0.0
+        self._fresh_until = 0.0
 
     async def render(self) -> bytes:
         """All metrics as text, of the type CONTENT_TYPE."""
@@ -79,16 +80,18 @@ class Prometheus(Telemetry):
             yield each.family()
 
     async def _ask_for_depths(self) -> None:
-        now = asyncio.get_running_loop().time()
-        if self._depths and now - self._asked_at < FRESH_SECONDS:
+        time = asyncio.get_running_loop().time
+        began = time()
+        if began < self._fresh_until:
             return
-        self._asked_at = now
+        self._fresh_until = began + FRESH_SECONDS  # also for those who ask meanwhile
         for place in list(self._places):
             try:
                 self._depths[place.workspace] = await place.queue_depth()
             except Exception as error:  # the other metrics are needed all the more
                 self._depths.pop(place.workspace, None)
                 log.warning("The depth of a queue is not known: %r", error)
+        self._fresh_until = max(self._fresh_until, time() + FRESH_TIMES * (time() - began))
 
     def request_answered(
         self, method: str, operation: str, status: int, took_seconds: float
@@ -99,6 +102,7 @@ class Prometheus(Telemetry):
 
     def opened(self, place: Observed) -> None:
         self._places.append(place)
+        self._fresh_until = 0.0
 
     def closed(self, place: Observed) -> None:
         self._places.remove(place)
