@@ -165,7 +165,8 @@ def cycle_violations(modules: Modules) -> list[str]:
     """Import cycles. Imports inside functions count: they hide a cycle, they do not undo it."""
     graph: dict[str, set[str]] = {name: set() for name in modules}
     for found in imports(modules):
-        if found.target in modules and not found.type_only:
+        # The package's own are real ones: they are made when somebody asks for the name.
+        if found.target in modules and (not found.type_only or found.importer == PACKAGE):
             graph[found.importer].add(found.target)
     violations = []
     while True:
@@ -353,6 +354,14 @@ def test_a_cycle_for_types_alone_is_no_cycle(tmp_path: Path) -> None:
     assert cycle_violations(written(tmp_path, files)) == []
     files["kernel/run.py"] = for_types.replace("if TYPE_CHECKING", "if True")
     assert len(cycle_violations(written(tmp_path, files))) == 1
+
+
+def test_a_cycle_through_the_public_names_is_found(tmp_path: Path) -> None:
+    files = {
+        "__init__.py": "if TYPE_CHECKING:\n    from stepwell.app import Stepwell",
+        "app.py": "from stepwell import Stepwell",
+    }
+    assert cycle_violations(written(tmp_path, files)) == ["stepwell → stepwell.app → stepwell"]
 
 
 def test_an_import_inside_a_function_is_found(tmp_path: Path) -> None:

@@ -1,0 +1,3 @@
+"""What people write workflows with, and talk to a server with."""
+
+from __future__ import annotations
