@@ -31,15 +31,15 @@ from stepwell.engine.starting import StartOptions
 from stepwell.graph.control import CONTROL, ControlType
 from stepwell.kernel import records
 from stepwell.kernel.plans import Plan
-from stepwell.operations.definitions import Definitions, HistoryRow, Layout
+from stepwell.operations.definitions import Definitions, Layout
 from stepwell.operations.events import EventPage, Events
 from stepwell.operations.gates import Gates
 from stepwell.operations.proposals import Proposals
-from stepwell.operations.revising import PublishResult
 from stepwell.operations.secrets import SecretInfo, Secrets
 from stepwell.operations.syncing import SyncPlan, SyncStep
 from stepwell.operations.trigger_views import Preview
 from stepwell.operations.triggers import Triggers
+from stepwell.record import HistoryRow, PublishResult
 from stepwell.telemetries.metrics import METRICS, RUNS_STARTED
 from stepwell.telemetries.series import OTHER
 

@@ -38,7 +38,7 @@ MAY_IMPORT: Mapping[str, frozenset[str]] = {
     **dict.fromkeys(CONTRACTS, BELOW_PARTS),
     **dict.fromkeys(PARTS, BELOW_PARTS),
     "settings": FOUNDATION,
-    "sdk": FOUNDATION | CONTRACTS,
+    "sdk": FOUNDATION | CONTRACTS | {"settings"},
     "catalog": BELOW_PARTS | PARTS,
     "app": BELOW_APP,
     **dict.fromkeys(SURFACES, BELOW_APP | {"app"}),

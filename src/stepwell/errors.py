@@ -204,6 +204,12 @@ class StoreUnavailable(StepwellError):
     code = "store_unavailable"
 
 
+class ServerUnavailable(StepwellError):
+    """A server cannot be reached at the moment, or what answers is none of Stepwell's."""
+
+    code = "server_unavailable"
+
+
 class Overtaken(StepwellError):
     """A record was changed by somebody else meanwhile."""
 

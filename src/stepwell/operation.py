@@ -9,7 +9,7 @@ signature and of its docstring.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import (
@@ -35,7 +35,7 @@ from stepwell.kernel.changes import Committed
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.plans import Plan
-from stepwell.kernel.presenting import present
+from stepwell.kernel.presenting import present, restore
 from stepwell.kernel.records import TriggerRecord
 from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
 from stepwell.store import Store
@@ -196,6 +196,15 @@ class Operation:
         if found is None or (isinstance(found, dict) and self.result == "result"):
             return found
         return {self.result: found}
+
+    def restored(self, shown: Any) -> Any:
+        """The result again, from what surfaces show of it."""
+        kind: Any = self.returns
+        if get_origin(kind) in (list, Sequence):
+            shown = shown["items"]
+        elif self.result != "result" or kind in (bool, int, float, str):
+            shown = shown[self.result]
+        return restore(shown, kind)
 
     async def call(self, place: Place, caller: Caller, arguments: Mapping[str, Any]) -> Any:
         """Do it. Whether they may is not asked here."""

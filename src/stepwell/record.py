@@ -7,11 +7,13 @@ whoever comes second is told so by Overtaken.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Protocol
+from typing import Any, Literal, Protocol
 
 import msgspec
 
 from stepwell.graph.definition import Definition
+from stepwell.graph.dialects.conversion import Loss
+from stepwell.graph.problems import Problem
 from stepwell.kernel.changes import Committed, SendSignal, StartRun
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.durations import Duration, seconds
@@ -111,6 +113,41 @@ class Amendment(msgspec.Struct):
     deleted: bool = False
     # How many definitions the workspace may have, if this makes one more.
     most: int | None = None
+
+
+Action = Literal["create", "update", "unchanged"]
+
+
+class PublishResult(msgspec.Struct, frozen=True):
+    """What became of a document that was to be the current one."""
+
+    definition: DefinitionRecord
+    revision: RevisionRecord
+    action: Action
+    # Whether another revision is current now; there is none if the document means the same.
+    created: bool
+    # Warnings: with errors, nothing is published.
+    problems: list[Problem]
+
+
+class HistoryRow(RevisionRecord, frozen=True):
+    """A revision in the history of its definition."""
+
+    current: bool = False
+
+
+class Validation(msgspec.Struct, frozen=True):
+    """What is wrong with a document, and what it means."""
+
+    ok: bool
+    # Empty if it cannot be told.
+    hash: str
+    problems: list[Problem]
+    # The language it was written in, and what could not be carried over from that.
+    dialect: str
+    losses: list[Loss]
+    # In the language of this system.
+    document: Any
 
 
 class Records(Protocol):

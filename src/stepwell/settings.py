@@ -31,6 +31,10 @@ class Settings:
 
     # STEPWELL_STORE: the store's URL.
     store: str = DEFAULT_STORE
+    # STEPWELL_URL: the server that clients and commands talk to.
+    url: str | None = None
+    # STEPWELL_TOKEN: who they are there.
+    token: str | None = None
     # STEPWELL_MAX_RETENTION: no run that this process starts is kept longer after its end.
     max_retention_seconds: float = 365 * 86_400
     # STEPWELL_MAX_RESULT_BYTES: the largest input, payload or output, as JSON.
@@ -78,7 +82,7 @@ class Settings:
             found["hosts"] = tuple(
                 each.strip().lower() for each in hosts.split(",") if each.strip()
             )
-        for name in ("folder", "secret_key", "secret_key_file"):
+        for name in ("url", "token", "folder", "secret_key", "secret_key_file"):
             if value := source.get(f"STEPWELL_{name.upper()}"):
                 found[name] = value
         for variable in ("STEPWELL_OTLP_ENDPOINT", "OTEL_EXPORTER_OTLP_ENDPOINT"):

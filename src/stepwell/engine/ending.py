@@ -7,12 +7,11 @@ import logging
 from collections.abc import Awaitable, Callable
 from typing import Any
 
-from stepwell.engine.failures import run_failure
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import EndRun
 from stepwell.kernel.clock import TimeLimit, sleep
 from stepwell.kernel.codec import decode
-from stepwell.kernel.outcomes import read_error
+from stepwell.kernel.outcomes import read_error, run_failure
 from stepwell.kernel.run import ErrorInfo, Run
 from stepwell.store import Store
 

@@ -21,17 +21,10 @@ from typing import Any
 import msgspec
 
 from stepwell.engine.surroundings import masking
-from stepwell.errors import (
-    RunCancelled,
-    RunDenied,
-    RunFailed,
-    RunNotFound,
-    RunTimedOut,
-    StepFailed,
-    StepwellError,
-)
+from stepwell.errors import RunDenied, StepFailed, StepwellError
 from stepwell.kernel.changes import JournalRow
 from stepwell.kernel.codec import describe, writable
+from stepwell.kernel.outcomes import run_failure
 from stepwell.kernel.run import ErrorInfo
 
 MAX_MESSAGE = 20_000
@@ -145,14 +138,6 @@ def _made(kind: type[StepFailed], info: ErrorInfo, entry: JournalRow) -> StepFai
         error = StepFailed(info.message, error=info, step=info.step)
         error.journaled = place_of(entry)
     return error
-
-
-def run_failure(status: str, run_id: str, info: ErrorInfo | None) -> StepwellError:
-    """The error for a run that did not complete."""
-    if status == "missing":
-        return RunNotFound(f"The run {run_id} is no longer in the store.", run_id=run_id)
-    kind = {"failed": RunFailed, "cancelled": RunCancelled, "timed_out": RunTimedOut}[status]
-    return kind(run_id, info)
 
 
 def describe_child_failure(status: str, run_id: str, error: str | None, step: str) -> str:

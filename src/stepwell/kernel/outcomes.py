@@ -1,4 +1,4 @@
-"""Errors that the engine itself writes into a run, as the JSON that is stored."""
+"""How runs end badly: what the engine writes down of it, and what whoever waits is told."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from stepwell.errors import RunCancelled, RunFailed, RunNotFound, RunTimedOut, StepwellError
 from stepwell.kernel.crashes import CRASH_LIMIT
 from stepwell.kernel.run import ErrorInfo
 
@@ -26,6 +27,14 @@ def error_text(type_: str, message: str, step: str | None = None) -> str:
 
 def read_error(text: str | None) -> ErrorInfo | None:
     return None if text is None else msgspec.json.decode(text, type=ErrorInfo)
+
+
+def run_failure(status: str, run_id: str, info: ErrorInfo | None) -> StepwellError:
+    """The error for a run that did not complete."""
+    if status == "missing":
+        return RunNotFound(f"The run {run_id} is no longer in the store.", run_id=run_id)
+    kind = {"failed": RunFailed, "cancelled": RunCancelled, "timed_out": RunTimedOut}[status]
+    return kind(run_id, info)
 
 
 def child_result(status: str, output: str | None, error: str | None) -> str:

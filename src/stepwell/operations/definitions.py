@@ -22,10 +22,8 @@ from stepwell.errors import (
     UnknownDefinition,
 )
 from stepwell.graph.definition import SLUG, slug_of
-from stepwell.graph.dialects.conversion import Loss
 from stepwell.graph.diff import diff
 from stepwell.graph.documents import Checked, as_text, etag_of, valid
-from stepwell.graph.problems import Problem
 from stepwell.kernel.codec import encode
 from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, RevisionRecord
@@ -34,17 +32,11 @@ from stepwell.operations.arming import beyond_plan
 from stepwell.operations.drafts import Drafts, labels
 from stepwell.operations.revising import MAX_AUTHOR, check_flag, check_words
 from stepwell.operations.syncing import Syncing
-from stepwell.record import Amendment
+from stepwell.record import Amendment, HistoryRow, Validation
 
 MAX_LAYOUT_BYTES = 1024 * 1024
 # What a draft is called where a revision can be named.
 DRAFT = "draft"
-
-
-class HistoryRow(RevisionRecord, frozen=True):
-    """A revision in the history of its definition."""
-
-    current: bool = False
 
 
 class Layout(msgspec.Struct, frozen=True):
@@ -52,20 +44,6 @@ class Layout(msgspec.Struct, frozen=True):
 
     layout: Any
     etag: str
-
-
-class Validation(msgspec.Struct, frozen=True):
-    """What is wrong with a document, and what it means."""
-
-    ok: bool
-    # Empty if it cannot be told.
-    hash: str
-    problems: list[Problem]
-    # The language it was written in, and what could not be carried over from that.
-    dialect: str
-    losses: list[Loss]
-    # In the language of this system.
-    document: Any
 
 
 class Definitions(Drafts, Syncing, Noun):
@@ -150,7 +128,9 @@ class Definitions(Drafts, Syncing, Noun):
         "GET /definitions/{name}/diff", needs="read", result="diff",
         raises=(UnknownDefinition, RevisionNotFound, DraftNotFound, InvalidDefinition),
     )  # fmt: skip
-    async def diff(self, name: str, a: str | int | None, b: str | int | None) -> dict[str, Any]:
+    async def diff(
+        self, name: str, a: str | int | None, b: str | int | None = None
+    ) -> dict[str, Any]:
         """What differs between two documents of a definition, named as for `document`."""
         return diff(await self.document(name, a), await self.document(name, b))
 

@@ -24,13 +24,12 @@ from stepwell.operations.publishing import Publishing
 from stepwell.operations.revising import (
     MAX_AUTHOR,
     Publication,
-    PublishResult,
     as_title,
     by,
     check_words,
     conflict,
 )
-from stepwell.record import Amendment
+from stepwell.record import Amendment, PublishResult
 
 
 class Drafts(Publishing):

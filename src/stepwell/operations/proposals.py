@@ -45,11 +45,11 @@ from stepwell.operations.revising import (
     MAX_AUTHOR,
     MAX_NOTE,
     Publication,
-    PublishResult,
     Revising,
     check_flag,
     check_words,
 )
+from stepwell.record import PublishResult
 
 EXPIRY_SECONDS = 14 * 86_400
 

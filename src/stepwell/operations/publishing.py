@@ -20,7 +20,8 @@ from stepwell.graph.documents import Checked, valid
 from stepwell.kernel.names import show
 from stepwell.kernel.records import Source
 from stepwell.operation import TIDY_UP, Workspace, operation
-from stepwell.operations.revising import Publication, PublishResult, Revising
+from stepwell.operations.revising import Publication, Revising
+from stepwell.record import PublishResult
 
 
 class Seen(NamedTuple):

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Awaitable, Callable, Sequence
-from typing import Any, Literal, TypeVar
+from typing import Any, TypeVar
 
 import msgspec
 
@@ -25,7 +25,7 @@ from stepwell.graph.definition import SLUG
 from stepwell.graph.diff import describe, diff
 from stepwell.graph.documents import Checked, checked, readable, valid
 from stepwell.graph.parse import parse
-from stepwell.graph.problems import Problem, Problems
+from stepwell.graph.problems import Problems
 from stepwell.kernel.clock import shown
 from stepwell.kernel.names import show
 from stepwell.kernel.records import (
@@ -38,7 +38,7 @@ from stepwell.kernel.records import (
 from stepwell.kernel.semver import Bump, next_version
 from stepwell.operation import Workspace
 from stepwell.operations.arming import Following
-from stepwell.record import Amendment, Paces, graph_paces, graph_version
+from stepwell.record import Action, Amendment, Paces, PublishResult, graph_paces, graph_version
 
 T = TypeVar("T")
 
@@ -51,20 +51,6 @@ MAX_AUTHOR = 200
 MAX_NOTE = 10_000
 _HASH = re.compile("[0-9a-f]{64}")
 _BUMPS: dict[Source, Bump] = {"proposal": "patch", "rollback": "patch"}
-
-Action = Literal["create", "update", "unchanged"]
-
-
-class PublishResult(msgspec.Struct, frozen=True):
-    """What became of a document that was to be the current one."""
-
-    definition: DefinitionRecord
-    revision: RevisionRecord
-    action: Action
-    # Whether another revision is current now; there is none if the document means the same.
-    created: bool
-    # Warnings: with errors, nothing is published.
-    problems: list[Problem]
 
 
 class Publication(msgspec.Struct, frozen=True):

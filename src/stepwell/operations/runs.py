@@ -24,6 +24,7 @@ from stepwell.errors import (
     StepNotFound,
     UnknownDefinition,
 )
+from stepwell.kernel.durations import seconds
 from stepwell.kernel.run import ErrorInfo, Explanation, Page, Run
 from stepwell.kernel.states import RunStatus
 from stepwell.operation import TIDY_UP, Count, Noun, Started, Workspace, operation
@@ -128,7 +129,9 @@ class Runs(Noun):
     async def _started(self, started: Started, wait: Span | None) -> StartedRun:
         if wait is None:
             return StartedRun(started.id, started.created)
-        timeout = min(wait, LONGEST_WAIT_SECONDS) if not isinstance(wait, str) else wait
+        # A header has nothing but text: seconds are no number there.
+        number = isinstance(wait, str) and wait.replace(".", "", 1).isdecimal()
+        timeout = min(seconds(float(wait) if number else wait, "wait"), LONGEST_WAIT_SECONDS)
         with suppress(RunEndedBadly, TimeoutError):
             await self._engine.result(started.id, timeout=timeout)
         run = await self._engine.get_run(started.id)

@@ -20,8 +20,8 @@ from stepwell.graph.problems import Problem
 from stepwell.kernel.records import DefinitionRecord
 from stepwell.operation import TIDY_UP, operation
 from stepwell.operations.publishing import Publishing, Seen
-from stepwell.operations.revising import Publication, PublishResult
-from stepwell.record import Amendment
+from stepwell.operations.revising import Publication
+from stepwell.record import Amendment, PublishResult
 
 SyncAction = Literal["create", "update", "unchanged", "delete", "invalid"]
 SyncOutcome = Literal["done", "conflict", "not_done"]

@@ -1,0 +1,257 @@
+"""A client of a Stepwell server, for programs that execute nothing themselves.
+
+    async with Client("https://stepwell.example", token) as client:
+        run = await client.start("onboard-user", {"email": "a@b.c"})
+        print(await run.result(timeout="1m"))
+
+Programs that are not async take `Client.blocking(…)`, which has the same names. Results are the
+records of `stepwell`, errors its errors. What has been sent is sent again where that is safe, so a
+start is never applied twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping, Sequence
+from datetime import datetime
+from types import TracebackType
+from typing import Any, TypedDict, Unpack
+
+from stepwell.errors import InvalidInput
+from stepwell.kernel.clock import SECOND, SystemClock, to_micros
+from stepwell.kernel.durations import Duration, seconds
+from stepwell.kernel.outcomes import run_failure
+from stepwell.kernel.presenting import restore
+from stepwell.kernel.run import ErrorInfo, Explanation, Page, Run, Step, WorkerInfo
+from stepwell.kernel.states import ENDED
+from stepwell.sdk.blocking import Blocking, Bridge, Waits
+from stepwell.sdk.calling import Calling
+from stepwell.sdk.connection import Connection
+from stepwell.sdk.remote_nouns import Definitions, Gates
+from stepwell.settings import Settings
+
+# A run that has not ended is looked at less and less often.
+FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.02, 1.0, 1.5
+
+
+class RunOptions(TypedDict, total=False):
+    """What whoever starts a run may say besides definition and input."""
+
+    # Of the definition; the highest unless said.
+    version: int | None
+    # How long to wait before it may begin.
+    delay: Duration | None
+    # When it ends as timed_out at the latest: so long after its start, or a time.
+    deadline: Duration | datetime | None
+    # Higher first.
+    priority: int
+    # At most `concurrency_limit` runs with this key are active at once.
+    concurrency_key: str | None
+    concurrency_limit: int | None
+    # How long it is kept after its end.
+    retention: Duration | None
+    # How long it may stay pending once it may begin.
+    ttl: Duration | None
+
+
+class RunHandle(Waits):
+    """A run that was started."""
+
+    def __init__(self, client: Client, said: Mapping[str, Any]) -> None:
+        self._client = client
+        self.id: str = said["id"]
+        # False when an earlier start with the same idempotency key made the run.
+        self.created: bool = said["created"]
+        # How it was when the server answered: with `wait`, it may have ended by then.
+        self.status: str = said.get("status", "pending")
+        self._output = said.get("output")
+        self._error = restore(said.get("error"), ErrorInfo | None)
+
+    async def result(self, timeout: Duration | None = None) -> Any:
+        """The run's output; raises RunFailed, RunCancelled or RunTimedOut, or TimeoutError."""
+        if self.status in ENDED:
+            return _outcome(self.status, self.id, self._output, self._error)
+        return await self._client.result(self.id, timeout)
+
+    def __repr__(self) -> str:
+        return f"<run {self.id}>"
+
+
+class Client(Calling):
+    """One server, as the holder of one token sees it."""
+
+    def __init__(
+        self, url: str | None = None, token: str | None = None, *, timeout: Duration = "30s",
+        patience: Duration = "30s",
+    ) -> None:  # fmt: skip
+        """To be closed in the end, which `async with` does.
+
+        `url` and `token` are STEPWELL_URL and STEPWELL_TOKEN unless given. An attempt may take
+        `timeout`; one that fails is repeated, where that is safe, until `patience` has passed.
+        """
+        settings = Settings.read()
+        named = settings.url if url is None else url
+        if named is None:
+            raise InvalidInput("Which server? Name one: Client(url), or STEPWELL_URL.")
+        who = settings.token if token is None else token
+        super().__init__(Connection(named, who, timeout=timeout, patience=patience))
+        self.gates = Gates(self._connection)
+        self.definitions = Definitions(self._connection)
+
+    @classmethod
+    def blocking(
+        cls, url: str | None = None, token: str | None = None, *, timeout: Duration = "30s",
+        patience: Duration = "30s",
+    ) -> Any:  # fmt: skip
+        """The same for programs that are not async: `with Client.blocking() as client`."""
+        return Blocking(cls(url, token, timeout=timeout, patience=patience), Bridge())
+
+    async def __aenter__(self) -> Client:
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:  # fmt: skip
+        await self.close()
+
+    async def close(self) -> None:
+        """Give the connections back."""
+        await self._connection.close()
+
+    def __repr__(self) -> str:
+        return f"<client of {self._connection.url}>"
+
+    # -- starting ------------------------------------------------------------------------
+
+    async def start(
+        self, definition: str, input: Any = None, *, idempotency_key: str | None = None,
+        wait: Duration | None = None, **options: Unpack[RunOptions],
+    ) -> RunHandle:  # fmt: skip
+        """Start a run of a definition; with `wait`, return when it has ended or that has passed.
+
+        A second start with the same `idempotency_key` gives back the run of the first; without
+        one, this start has a key of its own, so that it can be repeated safely.
+        """
+        if isinstance(deadline := options.get("deadline"), datetime):
+            left = to_micros(deadline) - SystemClock().now()
+            options["deadline"] = max(0.0, left / SECOND)
+        said = await self._call(
+            "POST /definitions/{ref}/runs", ref=definition, input=input, wait=wait,
+            idempotency_key=idempotency_key or self._connection.new_key(), **options,
+        )  # fmt: skip
+        return RunHandle(self, said)
+
+    async def start_document(
+        self, document: Mapping[str, Any], input: Any = None, *,
+        idempotency_key: str | None = None, wait: Duration | None = None,
+    ) -> RunHandle:  # fmt: skip
+        """Start a run of a document that need not be published."""
+        said = await self._call(
+            "POST /runs", document=document, input=input, wait=wait,
+            idempotency_key=idempotency_key or self._connection.new_key(),
+        )  # fmt: skip
+        return RunHandle(self, said)
+
+    async def retry(self, run_id: str) -> RunHandle:
+        """A new run that goes on where a failed, cancelled or timed out one stopped."""
+        return RunHandle(self, await self._call("POST /runs/{run_id}/retry", run_id=run_id))
+
+    async def fork(
+        self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None
+    ) -> RunHandle:
+        """A new run that has the journal of another up to a step, and executes that one anew."""
+        said = await self._call(
+            "POST /runs/{run_id}/fork", run_id=run_id, from_step=from_step, input=input,
+            version=version,
+        )  # fmt: skip
+        return RunHandle(self, said)
+
+    # -- looking -------------------------------------------------------------------------
+
+    async def get_run(self, run_id: str) -> Run:
+        """The run as it is now; raises RunNotFound."""
+        return await self._record(Run, "GET /runs/{run_id}", run_id=run_id)
+
+    async def list_runs(
+        self, *, status: str | Sequence[str] | None = None, definition: str | None = None,
+        since: datetime | None = None, until: datetime | None = None,
+        input: Mapping[str, Any] | None = None, limit: int = 50, cursor: str | None = None,
+    ) -> Page:  # fmt: skip
+        """Some runs, newest first, and a cursor for those behind them; `all_runs` follows it."""
+        return await self._record(
+            Page, "GET /runs", status=status, definition=definition, since=since, until=until,
+            input=input, limit=limit, cursor=cursor,
+        )  # fmt: skip
+
+    async def all_runs(self, **filters: Any) -> AsyncIterator[Run]:
+        """All runs, newest first, with the filters of `list_runs`: `async for run in …`."""
+        cursor: str | None = None
+        while True:
+            page = await self.list_runs(**filters, cursor=cursor)
+            for run in page.items:
+                yield run
+            if (cursor := page.next_cursor) is None:
+                return
+
+    async def steps(self, run_id: str) -> list[Step]:
+        """The journal of a run, in order of call."""
+        return await self._records(Step, "GET /runs/{run_id}/steps", run_id=run_id)
+
+    async def explain(self, run_id: str) -> Explanation:
+        """Why the run is where it is."""
+        return await self._record(Explanation, "GET /runs/{run_id}/explain", run_id=run_id)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """The workers that have a lease, or runs left from one."""
+        return await self._records(WorkerInfo, "GET /workers")
+
+    # -- waiting -------------------------------------------------------------------------
+
+    async def wait(self, run_id: str, timeout: Duration | None = None) -> Run:
+        """The run, once it has ended, however that was; TimeoutError if it has not by then."""
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        pause = FIRST_PAUSE
+        try:
+            async with asyncio.timeout(limit) as waiting:
+                while not (run := await self.get_run(run_id)).ended:
+                    await asyncio.sleep(pause)
+                    pause = min(pause * GROWTH, LONGEST_PAUSE)
+                return run
+        except TimeoutError:
+            if not waiting.expired():
+                raise
+            raise TimeoutError(
+                f"Run {run_id} has not ended within {limit:g} s; "
+                f"`stepwell runs explain {run_id}` says why."
+            ) from None
+
+    async def result(self, run_id: str, timeout: Duration | None = None) -> Any:
+        """The output of a run, once it has ended; raises how it ended if it did not complete."""
+        run = await self.wait(run_id, timeout)
+        return _outcome(run.status, run.id, run.output, run.error)
+
+    # -- acting --------------------------------------------------------------------------
+
+    async def cancel(self, run_id: str) -> bool:
+        """Cancel a run and its children; False if it had already ended."""
+        found = await self._call("POST /runs/{run_id}/cancel", run_id=run_id)
+        return bool(found["cancelled"])
+
+    async def signal(self, run_id: str, name: str, payload: Any = None) -> None:
+        """Send a signal to a run; raises SignalNotDelivered if that has ended."""
+        route = "POST /runs/{run_id}/signals/{event}"
+        await self._call(route, run_id=run_id, event=name, payload=payload)
+
+    async def emit(
+        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
+    ) -> bool:
+        """Emit an event of the workspace; False if an earlier `once` of that type and key won."""
+        found = await self._call("POST /events", type=type, payload=payload, key=key, once=once)
+        return bool(found["emitted"])
+
+
+def _outcome(status: str, run_id: str, output: Any, error: ErrorInfo | None) -> Any:
+    if status == "completed":
+        return output
+    raise run_failure(status, run_id, error)
