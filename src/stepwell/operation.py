@@ -20,6 +20,7 @@ from typing import (
     Literal,
     Protocol,
     TypeVar,
+    get_origin,
     get_type_hints,
 )
 

@@ -31,6 +31,8 @@ class Settings:
 
     # STEPWELL_STORE: the store's URL.
     store: str = DEFAULT_STORE
+    # Whether it was named at all.
+    store_named: bool = False
     # STEPWELL_URL: the server that clients and commands talk to.
     url: str | None = None
     # STEPWELL_TOKEN: who they are there.
@@ -67,7 +69,7 @@ class Settings:
         source = os.environ if environ is None else environ
         found: dict[str, object] = {}
         if store := source.get("STEPWELL_STORE"):
-            found["store"] = store
+            found |= {"store": store, "store_named": True}
         if retention := source.get("STEPWELL_MAX_RETENTION"):
             found["max_retention_seconds"] = seconds(retention, "STEPWELL_MAX_RETENTION")
         for name in ("max_result_bytes", "max_runs", "max_runs_per_user"):

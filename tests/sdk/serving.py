@@ -12,6 +12,7 @@ from stepwell import workflow
 from stepwell.api.app import Api
 from stepwell.api.server import listen, serve
 from stepwell.app.hosting import Host, Shape
+from stepwell.kernel.sealing import new_key
 from stepwell.settings import Settings
 
 PATIENCE_SECONDS = 60
@@ -59,12 +60,13 @@ class Server:
 
     async def _serve(self) -> None:
         stop = asyncio.Event()
+        settings = Settings(secret_key=new_key())
         loop = asyncio.get_running_loop()
         self._stop = lambda: loop.call_soon_threadsafe(stop.set)
         try:
             with listen("127.0.0.1", 0) as listening:
                 # Without workers of its own: the one here is of the first workspace alone.
-                async with Host(self._store_url, Shape(ALL, worker=None), Settings()) as host:
+                async with Host(self._store_url, Shape(ALL, worker=None), settings) as host:
                     self.token = await token_for(host)
                     async with host.first.worker():
                         self.url = f"http://127.0.0.1:{listening.getsockname()[1]}"

@@ -26,7 +26,7 @@ METHODS = {
     if inspect.iscoroutinefunction(method) and not name.startswith("_")
 }
 # What calls no operation, or several.
-BESIDES = frozenset({"close", "wait", "result"})
+BESIDES = frozenset({"close", "wait", "result", "tasks"})
 
 
 class Recorded(Exception):
@@ -48,7 +48,7 @@ async def asked(name: str) -> tuple[Operation, dict[str, Any]]:
     noun = name.rpartition(".")[0]
     kind = dict(NOUNS)[noun]
     target = object.__new__(kind)
-    target._connection = Recorder()
+    target.connection = Recorder()
     parameters = inspect.signature(METHODS[name]).parameters.values()
     given = {
         each.name: "x"

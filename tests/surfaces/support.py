@@ -92,13 +92,14 @@ class Cli:
         self.folder = folder
         self.store = store
         self._command = [sys.executable, "-m", "stepwell.cli"]
+        # What names the store, or a server in its place.
+        self.named: dict[str, str | None] = {"STEPWELL_STORE": store}
         self.environ = {**os.environ, "STEPWELL_STORE": store, "PYTHONWARNINGS": "error"}
         (folder / "jobs.py").write_text(textwrap.dedent(JOBS), "utf-8")
 
     def __call__(self, *words: str, stdin: str | None = None) -> Done:
         """A command in this process: for most, another one adds nothing but time."""
-        runner = CliRunner(env={"STEPWELL_STORE": self.store})
-        result = runner.invoke(main, words, input=stdin)
+        result = CliRunner(env=self.named).invoke(main, words, input=stdin)
         return Done(result.exit_code, result.stdout, result.stderr)
 
     def process(self, *words: str, stdin: str = "") -> Done:

@@ -40,7 +40,9 @@ def main() -> None:
       stepwell runs list
 
     The store is --store, else the variable STEPWELL_STORE, else
-    sqlite:///.stepwell/stepwell.db below the working directory. With --json every command
+    sqlite:///.stepwell/stepwell.db below the working directory. Unless --store says otherwise,
+    commands go to a server in its place if STEPWELL_URL names one (with STEPWELL_TOKEN), or if
+    `stepwell serve` runs in this folder and STEPWELL_STORE is not set. With --json every command
     writes one JSON document to standard output, errors too: {"error": {"code", "message"}},
     with "details" where there is more to say, such as the run's id.
 
@@ -49,7 +51,7 @@ def main() -> None:
       0   done
       10  input error: a bad value of an option, or no such run, step or definition
       20  usage error: an unknown command or option, or an argument missing
-      40  execution failure: the run did not complete, or the store cannot be reached or used
+      40  execution failure: the run did not complete, or store or server cannot be used
       130 interrupted with Ctrl-C; a worker stops in order, with 0
     """
 

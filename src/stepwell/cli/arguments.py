@@ -21,7 +21,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 store_option = click.option(
     "--store",
     metavar="URL",
-    help="Where runs are kept; else STEPWELL_STORE, else sqlite:///.stepwell/stepwell.db.",
+    help="Where runs are kept; else the server STEPWELL_URL, else the store STEPWELL_STORE.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
 run_id = click.argument("run_id", metavar="RUN")

@@ -11,7 +11,6 @@ from stepwell.cli.arguments import common
 from stepwell.cli.documents import problem_lines, say_problems, say_published, text_of
 from stepwell.cli.output import emit, moment, shown
 from stepwell.cli.session import connected
-from stepwell.errors import DraftNotFound
 from stepwell.graph.documents import plain
 from stepwell.kernel.clock import to_datetime
 
@@ -67,7 +66,7 @@ def save(
         saved = await definitions.save_draft(
             name, text, if_match=if_match, base_hash=base_hash, author=getpass.getuser()
         )
-        return saved, (await definitions.validate(text)).problems
+        return saved, (await definitions.validation(text)).problems
 
     saved, problems = connected(store, work)
     say_problems(problems)
@@ -89,10 +88,8 @@ def show(name: str, store: str | None, as_json: bool) -> None:
     """
 
     async def work(stepwell: Stepwell) -> tuple[Any, list[Problem]]:
-        found = await stepwell.definitions.draft(name)
-        if found is None:
-            raise DraftNotFound(f"{name!r} has no draft.", definition=name)
-        return found, (await stepwell.definitions.validate(found.document)).problems
+        found = await stepwell.definitions.get_draft(name)
+        return found, (await stepwell.definitions.validation(found.document)).problems
 
     found, problems = connected(store, work)
     if as_json:

@@ -12,10 +12,10 @@ from stepwell.cli.output import brief, emit, moment, table
 from stepwell.cli.session import connected
 from stepwell.graph.problems import Problems
 from stepwell.kernel.clock import to_datetime
-from stepwell.kernel.records import TriggerRecord
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
+    from stepwell.operations.trigger_views import TriggerView
 
 
 @click.group()
@@ -46,15 +46,15 @@ def emit_(
     """
     given = None if payload is None else read_json(payload, "The payload")
 
-    async def work(stepwell: Stepwell) -> tuple[bool, list[TriggerRecord]]:
+    async def work(stepwell: Stepwell) -> tuple[bool, list[TriggerView]]:
         created = await stepwell.emit(type_, given, key=key, once=once)
-        found = [each for each in await stepwell.triggers.list() if each.event is not None]
+        found = [each for each in await stepwell.triggers.views() if each.event is not None]
         if created:
             await warn_without_worker(stepwell)
         return created, found
 
     created, found = connected(store, work)
-    listening = sum(each.event == type_ and each.active for each in found)
+    listening = sum(each.event == type_ and each.status == "enabled" for each in found)
     if as_json:
         emit({"type": type_, "key": key, "emitted": created, "triggers": listening})
     elif created:
@@ -65,7 +65,7 @@ def emit_(
         click.echo(_unheard(type_, found), err=True)
 
 
-def _unheard(type_: str, found: list[TriggerRecord]) -> str:
+def _unheard(type_: str, found: list[TriggerView]) -> str:
     """That nothing is started by an event, and what may have been meant."""
     for each in found:
         if each.event == type_:
@@ -97,7 +97,7 @@ def list_(
 
     async def work(stepwell: Stepwell) -> tuple[Any, list[dict[str, Any]]]:
         page = await stepwell.events.list(type_, limit=limit, cursor=cursor)
-        return page, stepwell.events.cloudevents(page.items)
+        return page, stepwell.events.cloudevents(page.items) if cloudevents else []
 
     page, batch = connected(store, work)
     if cloudevents:

@@ -2,21 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, cast
 
 import click
 import msgspec
 
 from stepwell.cli.output import count, span
-from stepwell.cli.session import WORKSPACE
-from stepwell.kernel.clock import SECOND, to_datetime
-from stepwell.kernel.run import WorkerInfo
+from stepwell.operations.workers import UNCLAIMED_SECONDS, WorkerHealth, Workers
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
 
 OLD_HEARTBEAT_SECONDS = 90
-UNCLAIMED_SECONDS = 10
 
 
 class Alert(msgspec.Struct):
@@ -53,22 +50,29 @@ class Health(msgspec.Struct):
         ]
 
 
-async def health_of(stepwell: Stepwell, workers: list[WorkerInfo]) -> Health:
-    """The health of these workers, all there are, and of the queue before them."""
-    now = to_datetime(stepwell.store.clock.now())
-    assert now is not None
-    last = max((worker.heartbeat_at for worker in workers), default=None)
-    age = None if last is None else max((now - last).total_seconds(), 0.0)
-    before = stepwell.store.clock.now() - UNCLAIMED_SECONDS * SECOND
-    unclaimed, oldest = await stepwell.store.unclaimed(WORKSPACE, before)
-    health = Health(sum(worker.alive for worker in workers), age, unclaimed, oldest, [])
+async def looked(stepwell: Stepwell) -> WorkerHealth:
+    """How the workers are now, and when that is: the time is where the runs are."""
+    return await cast("Workers", stepwell.noun("workers")).health()
+
+
+async def health_of(stepwell: Stepwell) -> Health:
+    """The health of the workers, and of the queue before them."""
+    return judged(await looked(stepwell))
+
+
+def judged(found: WorkerHealth) -> Health:
+    """What to think of it."""
+    last, age = found.last_heartbeat_at, None
+    if last is not None:
+        age = max((found.looked_at - last).total_seconds(), 0.0)
+    health = Health(found.alive, age, found.unclaimed, found.oldest_unclaimed, [])
     health.warnings.extend(_warnings(health))
     return health
 
 
 async def warn_without_worker(stepwell: Stepwell) -> None:
     """Say on standard error that what was just asked for waits until there is a worker."""
-    health = await health_of(stepwell, await stepwell.workers())
+    health = await health_of(stepwell)
     for line in health.warned("no_worker"):
         click.echo(line, err=True)
 

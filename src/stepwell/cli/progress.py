@@ -10,7 +10,7 @@ import click
 
 from stepwell.cli.gates import gate_document, gate_lines
 from stepwell.cli.output import brief, took
-from stepwell.errors import FunctionUnknown, InvalidDefinition, RunEndedBadly
+from stepwell.errors import FunctionUnknown, InvalidDefinition, PermissionDenied, RunEndedBadly
 from stepwell.graph.plan import Plan
 from stepwell.kernel.run import Explanation, Run, Step
 from stepwell.operations.run_document import node_steps, run_document
@@ -128,9 +128,7 @@ async def _stopped(stepwell: Stepwell, run: Run, plan: Plan, journal: list[Step]
     """What a run that waits for people says: who is asked what, and how to answer."""
     found = run_document(run, plan, journal)
     waiting = await stepwell.gates.list(run.id)
-    gates = [
-        gate_document(gate) | {"token": await stepwell.gates.token(gate.id)} for gate in waiting
-    ]
+    gates = [gate_document(gate) | await _token(stepwell, gate.id) for gate in waiting]
     for line in gate_lines(run.id, waiting):
         click.echo(line, err=True)
     tasks = [step.about for step in journal if step.kind == "task" and step.status == "waiting"]
@@ -143,6 +141,14 @@ async def _stopped(stepwell: Stepwell, run: Run, plan: Plan, journal: list[Step]
     if tasks:
         found["tasks"] = tasks
     return found
+
+
+async def _token(stepwell: Stepwell, gate_id: str) -> dict[str, str]:
+    """A token for whoever is to decide, if we may hand one out."""
+    try:
+        return {"token": await stepwell.gates.token(gate_id)}
+    except PermissionDenied:
+        return {}
 
 
 def say_end(document: dict[str, Any]) -> None:

@@ -10,16 +10,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepwell.catalog import node_types
 from stepwell.cli.arguments import common, read_json, run_id
 from stepwell.cli.documents import load, say_problems, sibling
 from stepwell.cli.exits import FAILURE, OK
 from stepwell.cli.gates import ROLES
 from stepwell.cli.output import emit
 from stepwell.cli.progress import follow, say_end
-from stepwell.cli.session import naming, stepwell_at, store_url
+from stepwell.cli.session import connected, named_server, naming, stepwell_at, store_url
 from stepwell.cli.targets import Targets, load_targets
 from stepwell.errors import FunctionUnknown, GateNotFound, InvalidInput
-from stepwell.graph.documents import Checked, valid
+from stepwell.graph.documents import Checked, checked, valid
 from stepwell.graph.plan import Plan
 from stepwell.kernel.names import show
 from stepwell.kernel.run import Run
@@ -72,12 +73,19 @@ def run(
     if auto_advance:
         trigger["auto_advance"] = True
 
-    loaded = load_targets(targets)
-    _check_functions(plan, loaded)
+    there = named_server(store) is not None
+    if there and auto_advance:
+        raise InvalidInput("--auto-advance needs the store itself: name it with --store.")
+    loaded = _loaded(targets, there)
+    if not there:
+        _check_functions(plan, loaded)
 
     async def begin(stepwell: Stepwell) -> tuple[str, Plan]:
         await _publish_siblings(stepwell, file, definition.name, plan)
-        started = await stepwell.start_document(document.document, input, trigger=trigger)
+        if there:
+            started = await stepwell.start_document(document.document, input)
+        else:
+            started = await stepwell.start_document(document.document, input, trigger=trigger)
         click.echo(f"Run {started.id} of {definition.name} started.", err=True)
         return started.id, plan
 
@@ -112,7 +120,8 @@ def resume(
     if decision is None and (token or gate_id or note or by):
         raise click.UsageError("--gate, --token, --note and --by belong to a --decision.")
 
-    loaded = load_targets(targets)
+    there = named_server(store) is not None
+    loaded = _loaded(targets, there)
 
     async def begin(stepwell: Stepwell) -> tuple[str, Plan]:
         run = await stepwell.get_run(run_id)
@@ -120,8 +129,8 @@ def resume(
             raise InvalidInput(
                 f"Run {run_id} is of Python code; a worker that has it lets it go on."
             )
-        plan = await stepwell.plan_of(run)
-        if not run.ended:
+        plan = await (_plan_there(stepwell, run_id) if there else stepwell.plan_of(run))
+        if not run.ended and not there:
             _check_functions(plan, loaded)
         if decision is not None:
             gate = await _gate(stepwell, run, gate_id)
@@ -132,6 +141,21 @@ def resume(
         return run_id, plan
 
     return _finish(store, loaded, begin)
+
+
+def _loaded(targets: tuple[str, ...], there: bool) -> Targets:
+    """What modules bring; a server has workers of its own, with what they bring."""
+    if there and targets:
+        raise InvalidInput("--with needs the store itself: name it with --store.")
+    return load_targets(targets)
+
+
+async def _plan_there(stepwell: Stepwell, run_id: str) -> Plan:
+    """The plan that a run of a server executes."""
+    found = checked(await stepwell.runs.document(run_id), node_types())
+    valid(found)
+    assert found.plan is not None
+    return found.plan
 
 
 async def _gate(stepwell: Stepwell, run: Run, wanted: str | None) -> str:
@@ -153,9 +177,12 @@ def _finish(
     store: str | None, targets: Targets,
     begin: Callable[[Stepwell], Awaitable[tuple[str, Plan]]],
 ) -> int:  # fmt: skip
-    """Execute a run with a worker of our own, and print what came of it."""
+    """Execute a run, with a worker of our own unless a server has some; print what came of it."""
     # What goes wrong in a step is part of the progress.
     logging.getLogger("stepwell").setLevel(logging.ERROR)
+
+    async def watch(stepwell: Stepwell) -> dict[str, Any]:
+        return await follow(stepwell, *await begin(stepwell))
 
     async def session() -> dict[str, Any]:
         async with stepwell_at(store, *targets) as stepwell:
@@ -163,8 +190,11 @@ def _finish(
             async with stepwell.worker():
                 return await follow(stepwell, run_id, plan)
 
-    with naming(store_url(store)):
-        document = asyncio.run(session())
+    if named_server(store) is not None:
+        document = connected(store, watch)
+    else:
+        with naming(store_url(store)):
+            document = asyncio.run(session())
     say_end(document)
     emit(document)
     return OK if document["status"] in ("completed", "waiting") else FAILURE

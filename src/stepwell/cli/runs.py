@@ -20,12 +20,11 @@ from stepwell.cli.arguments import (
 )
 from stepwell.cli.exits import StoppedWaiting
 from stepwell.cli.gates import gate_document, gate_lines
-from stepwell.cli.health import Health, health_of, warn_without_worker
+from stepwell.cli.health import Health, judged, looked, warn_without_worker
 from stepwell.cli.output import compact, emit
 from stepwell.cli.runtext import list_lines, show_lines
 from stepwell.cli.session import connected
 from stepwell.errors import SignalNotDelivered
-from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.records import GateRecord
 from stepwell.kernel.run import Explanation, Page, Run, Step
@@ -95,8 +94,8 @@ def list_(
     """
 
     async def work(stepwell: Stepwell) -> tuple[Health, Page]:
-        now = to_datetime(stepwell.store.clock.now())
-        assert now is not None
+        found = await looked(stepwell)
+        now = found.looked_at
         page = await stepwell.list_runs(
             status=list(status) or None,
             definition=definition,
@@ -106,7 +105,7 @@ def list_(
             limit=limit,
             cursor=cursor,
         )
-        return await health_of(stepwell, await stepwell.workers()), page
+        return judged(found), page
 
     health, page = connected(store, work)
     if as_json:

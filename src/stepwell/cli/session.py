@@ -1,19 +1,24 @@
-"""The bridge from commands, which are plain functions, to Stepwell, which is async."""
+"""The bridge from commands, which are plain functions, to Stepwell, which is async.
+
+Commands work on a store, or on a server that is named in its place: by STEPWELL_URL, or by the
+file that `stepwell serve` keeps in the folder it runs in.
+"""
 
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, NamedTuple, TypeVar, cast
 from urllib.parse import urlsplit
 
 import click
 
 from stepwell.catalog import check_url, is_sqlite, sqlite_path
-from stepwell.errors import RunNotFound
-from stepwell.settings import Settings
+from stepwell.errors import InvalidInput, RunNotFound
+from stepwell.settings import STATE_FOLDER, Settings
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -21,13 +26,65 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WORKSPACE = "default"
+# How long a server of this folder has to take a connection; it is on this machine.
+PROBE_SECONDS = 2.0
+
+
+class ServerPlace(NamedTuple):
+    """A server, and who we are there."""
+
+    url: str
+    token: str | None
 
 
 def store_url(option: str | None) -> str:
     """The store that --store, the environment or the default names."""
     if option is not None:
         return check_url(option, "--store")
-    return check_url(Settings.read().store, "STEPWELL_STORE")
+    settings = Settings.read()
+    if settings.url is not None and not settings.store_named:
+        raise InvalidInput(
+            "This needs a store itself, and STEPWELL_URL names a server. Name the store: --store, "
+            "or STEPWELL_STORE."
+        )
+    return check_url(settings.store, "STEPWELL_STORE")
+
+
+def named_server(option: str | None) -> ServerPlace | None:
+    """The server that is named in place of a store, if one is."""
+    if option is not None:
+        return None
+    settings = Settings.read()
+    kept = _kept("url")
+    if settings.url is not None:
+        own = _kept("token") if kept == settings.url else None
+        return ServerPlace(settings.url, settings.token or own)
+    if settings.store_named or kept is None:
+        return None
+    if not _listens(kept):
+        click.echo(
+            f"The server {kept} of this folder does not answer; the store is used.", err=True
+        )
+        return None
+    return ServerPlace(kept, settings.token or _kept("token"))
+
+
+def _kept(name: str) -> str | None:
+    """What `stepwell serve` has written down for commands in the same folder."""
+    try:
+        return Path(STATE_FOLDER, name).read_text("utf-8").strip() or None
+    except (OSError, UnicodeDecodeError):
+        return None
+
+
+def _listens(url: str) -> bool:
+    try:
+        parts = urlsplit(url)
+        address = (parts.hostname or "", parts.port or 80)
+        socket.create_connection(address, PROBE_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
 
 
 def stepwell_at(
@@ -41,8 +98,12 @@ def stepwell_at(
 
 
 def connected(option: str | None, work: Callable[[Stepwell], Awaitable[T]]) -> T:
-    """What `work` returns when given a Stepwell that is open for as long as it takes."""
+    """What `work` returns when given a Stepwell that is open for as long as it takes.
 
+    It may be a server with the same names; what that does not have, it says itself.
+    """
+    if (server := named_server(option)) is not None:
+        return _at_server(server, work)
     url = store_url(option)
     if is_sqlite(url) and not Path(path := sqlite_path(url)).exists():
         # Not refused: an empty store is a fair answer. But it may be a misspelt one.
@@ -53,6 +114,17 @@ def connected(option: str | None, work: Callable[[Stepwell], Awaitable[T]]) -> T
             return await work(stepwell)
 
     with naming(url):
+        return asyncio.run(session())
+
+
+def _at_server(server: ServerPlace, work: Callable[[Stepwell], Awaitable[T]]) -> T:
+    from stepwell.cli.remote import Remote
+
+    async def session() -> T:
+        async with Remote(*server) as remote:
+            return await work(cast("Stepwell", remote))
+
+    with naming(server.url):
         return asyncio.run(session())
 
 
@@ -67,7 +139,7 @@ def naming(url: str) -> Iterator[None]:
 
 
 def _place(url: str) -> str:
-    """Where a store is, without who may open it."""
+    """Where a store or a server is, without who may open it."""
     if is_sqlite(url):
         return str(Path(sqlite_path(url)).absolute())
     parts = urlsplit(url)

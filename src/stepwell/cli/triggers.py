@@ -7,6 +7,7 @@ from datetime import datetime
 from typing import TYPE_CHECKING, Any
 
 import click
+from msgspec.structs import asdict
 
 from stepwell.cli.arguments import common, read_json
 from stepwell.cli.documents import say_problems
@@ -23,6 +24,7 @@ from stepwell.kernel.zones import zone_named
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
+    from stepwell.operations.trigger_views import TriggerView
     from stepwell.operations.triggers import Triggers
 
 MOST_LEFT_OUT = 20
@@ -57,8 +59,8 @@ def list_(definition: str | None, store: str | None, as_json: bool) -> None:
     """
 
     async def work(stepwell: Stepwell) -> tuple[Health, list[dict[str, Any]]]:
-        found = await stepwell.triggers.shown(*await stepwell.triggers.list(definition))
-        return await health_of(stepwell, await stepwell.workers()), found
+        found = await stepwell.triggers.views(definition)
+        return await health_of(stepwell), [asdict(each) for each in found]
 
     health, found = connected(store, work)
     if as_json:
@@ -79,10 +81,9 @@ def show(trigger: str, store: str | None, as_json: bool) -> None:
     """
 
     async def work(stepwell: Stepwell) -> tuple[Health, dict[str, Any]]:
-        found = await stepwell.triggers.get(trigger)
+        found = await stepwell.triggers.view(trigger)
         refusals = await stepwell.triggers.refusals(found.id, 20)
-        (shown,) = await stepwell.triggers.shown(found)
-        shown |= {
+        shown = asdict(found) | {
             "last_run_status": await _status(stepwell, found.last_run_id),
             "refusals": [
                 {
@@ -92,7 +93,7 @@ def show(trigger: str, store: str | None, as_json: bool) -> None:
                 for each in refusals
             ],
         }  # fmt: skip
-        return await health_of(stepwell, await stepwell.workers()), shown
+        return await health_of(stepwell), shown
 
     health, found = connected(store, work)
     if not as_json:
@@ -185,8 +186,8 @@ def delete(trigger: str, store: str | None, as_json: bool) -> None:
       stepwell triggers delete tidy-up/schedule
     """
 
-    async def work(stepwell: Stepwell) -> TriggerRecord:
-        found = await stepwell.triggers.get(trigger)
+    async def work(stepwell: Stepwell) -> TriggerView:
+        found = await stepwell.triggers.view(trigger)
         await stepwell.triggers.delete(found.id)
         return found
 
@@ -234,7 +235,7 @@ def fire(trigger: str, payload: str, key: str | None, store: str | None, as_json
 
 async def _left_out(stepwell: Stepwell, trigger: str, run_id: str, payload: Any) -> list[str]:
     """Fields of a payload that did not get into the run's input, each with what may be meant."""
-    found = await stepwell.triggers.get(trigger)
+    found = await stepwell.triggers.view(trigger)
     input = (await stepwell.get_run(run_id)).input
     if found.config.get("map") is not None or not (
         isinstance(payload, dict) and isinstance(input, dict)
@@ -287,9 +288,8 @@ def _change(
     async def work(stepwell: Stepwell) -> dict[str, Any]:
         changed = await change(stepwell.triggers)
         if doubts:
-            say_problems(await stepwell.triggers.doubts(changed))
-        (shown,) = await stepwell.triggers.shown(changed)
-        return shown
+            say_problems(await stepwell.triggers.doubts_of(changed.id))
+        return asdict(await stepwell.triggers.view(changed.id))
 
     _say(connected(store, work), as_json)
 

@@ -57,10 +57,10 @@ def worker(
 ) -> None:  # fmt: skip
     """Execute runs until stopped by SIGTERM or Ctrl-C.
 
-    Runs of graphs are executed by every worker. MODULE:NAME names a workflow, a function that
-    nodes call, or a list of them; MODULE alone means all that are in it.
-    Modules are looked for in the working directory first. With several processes, one that
-    crashes is replaced after a pause.
+    A worker works on a store, never through a server. Runs of graphs are executed by every
+    worker. MODULE:NAME names a workflow, a function that nodes call, or a list of them; MODULE
+    alone means all that are in it. Modules are looked for in the working directory first. With
+    several processes, one that crashes is replaced after a pause.
 
     \b
     Examples:
@@ -168,8 +168,7 @@ def workers(store: str | None, as_json: bool) -> None:
     """
 
     async def work(stepwell: Stepwell) -> tuple[Health, list[WorkerInfo]]:
-        found = await stepwell.workers()
-        return await health_of(stepwell, found), found
+        return await health_of(stepwell), await stepwell.workers()
 
     health, found = connected(store, work)
     if as_json:

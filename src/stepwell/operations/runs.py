@@ -17,6 +17,7 @@ from stepwell.errors import (
     InvalidDefinition,
     QueueFull,
     QuotaExceeded,
+    RevisionNotFound,
     RunEndedBadly,
     RunNotFailed,
     RunNotFound,
@@ -24,6 +25,7 @@ from stepwell.errors import (
     StepNotFound,
     UnknownDefinition,
 )
+from stepwell.kernel.codec import decode
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.run import ErrorInfo, Explanation, Page, Run
 from stepwell.kernel.states import RunStatus
@@ -63,6 +65,7 @@ class Runs(Noun):
     noun = "runs"
 
     def __init__(self, workspace: Workspace) -> None:
+        self._workspace = workspace
         self._engine = workspace.engine
 
     @operation(
@@ -82,6 +85,7 @@ class Runs(Noun):
         priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0,
         concurrency_key: str | None = None,
         concurrency_limit: Annotated[int, Meta(ge=1)] | None = None,
+        max_queued_runs: Annotated[int, Meta(ge=0)] | None = None,
         retention: Span | None = None,
         ttl: Span | None = None,
         traceparent: str | None = None,
@@ -99,8 +103,9 @@ class Runs(Noun):
             for name, value in {
                 "idempotency_key": idempotency_key, "version": version, "delay": delay,
                 "deadline": deadline, "priority": priority, "concurrency_key": concurrency_key,
-                "concurrency_limit": concurrency_limit, "retention": retention, "ttl": ttl,
-                "traceparent": traceparent, "user": user or None,
+                "concurrency_limit": concurrency_limit, "max_queued_runs": max_queued_runs,
+                "retention": retention, "ttl": ttl, "traceparent": traceparent,
+                "user": user or None,
             }.items()
             if value is not None
         }  # fmt: skip
@@ -175,6 +180,20 @@ class Runs(Noun):
     async def explain(self, run_id: RunId) -> Explanation:
         """Why the run is where it is: a code, a sentence, and what it is about."""
         return await self._engine.explain(run_id)
+
+    @operation(
+        "GET /runs/{run_id}/document", needs="read", result="document",
+        raises=(RunNotFound, RevisionNotFound),
+    )  # fmt: skip
+    async def document(self, run_id: RunId) -> Any:
+        """The document that a run executes, published or not; not if it is one of Python code."""
+        run = await self._engine.get_run(run_id)
+        text = None
+        if run.revision is not None:
+            text = await self._workspace.store.records.document(self._workspace.id, run.revision)
+        if text is None:
+            raise RevisionNotFound(f"Run {run_id} executes no document.", run_id=run_id)
+        return decode(text)
 
     # -- changing ------------------------------------------------------------------------
 

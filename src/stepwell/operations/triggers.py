@@ -154,6 +154,14 @@ class Triggers(Noun):
             warn_of_secrets(wanted, {each.name for each in secrets}, "", problems)
         return problems.found
 
+    @operation(
+        "GET /triggers/{trigger}/doubts", needs="read", name="triggers.doubts",
+        raises=(TriggerNotFound,),
+    )  # fmt: skip
+    async def doubts_of(self, trigger: str) -> builtins.list[Problem]:
+        """What is allowed about a trigger, and yet hardly meant: secrets that are not there."""
+        return await self.doubts(await self.get(trigger))
+
     # -- changing ------------------------------------------------------------------------
 
     @operation(

@@ -15,17 +15,17 @@ class Calling(Waits):
     """Calls operations of a server."""
 
     def __init__(self, connection: Connection) -> None:
-        self._connection = connection
+        self.connection = connection
 
     async def _call(self, route: str, **arguments: Any) -> Any:
         """The result as plain data."""
-        return await self._connection.call(route, arguments)
+        return await self.connection.call(route, arguments)
 
     async def _record(self, kind: type[T], route: str, **arguments: Any) -> T:
-        found: T = restore(await self._connection.call(route, arguments), kind)
+        found: T = restore(await self.connection.call(route, arguments), kind)
         return found
 
     async def _records(self, kind: type[T], route: str, **arguments: Any) -> list[T]:
-        shown = await self._connection.call(route, arguments)
+        shown = await self.connection.call(route, arguments)
         found: list[T] = restore(shown["items"], list[kind])  # type: ignore[valid-type]
         return found

@@ -48,6 +48,8 @@ class RunOptions(TypedDict, total=False):
     # At most `concurrency_limit` runs with this key are active at once.
     concurrency_key: str | None
     concurrency_limit: int | None
+    # Refused if no slot is free and so many are queued already.
+    max_queued_runs: int | None
     # How long it is kept after its end.
     retention: Duration | None
     # How long it may stay pending once it may begin.
@@ -95,8 +97,8 @@ class Client(Calling):
             raise InvalidInput("Which server? Name one: Client(url), or STEPWELL_URL.")
         who = settings.token if token is None else token
         super().__init__(Connection(named, who, timeout=timeout, patience=patience))
-        self.gates = Gates(self._connection)
-        self.definitions = Definitions(self._connection)
+        self.gates = Gates(self.connection)
+        self.definitions = Definitions(self.connection)
 
     @classmethod
     def blocking(
@@ -117,10 +119,10 @@ class Client(Calling):
 
     async def close(self) -> None:
         """Give the connections back."""
-        await self._connection.close()
+        await self.connection.close()
 
     def __repr__(self) -> str:
-        return f"<client of {self._connection.url}>"
+        return f"<client of {self.connection.url}>"
 
     # -- starting ------------------------------------------------------------------------
 
@@ -138,7 +140,7 @@ class Client(Calling):
             options["deadline"] = max(0.0, left / SECOND)
         said = await self._call(
             "POST /definitions/{ref}/runs", ref=definition, input=input, wait=wait,
-            idempotency_key=idempotency_key or self._connection.new_key(), **options,
+            idempotency_key=idempotency_key or self.connection.new_key(), **options,
         )  # fmt: skip
         return RunHandle(self, said)
 
@@ -149,7 +151,7 @@ class Client(Calling):
         """Start a run of a document that need not be published."""
         said = await self._call(
             "POST /runs", document=document, input=input, wait=wait,
-            idempotency_key=idempotency_key or self._connection.new_key(),
+            idempotency_key=idempotency_key or self.connection.new_key(),
         )  # fmt: skip
         return RunHandle(self, said)
 
@@ -202,6 +204,11 @@ class Client(Calling):
         """Why the run is where it is."""
         return await self._record(Explanation, "GET /runs/{run_id}/explain", run_id=run_id)
 
+    async def tasks(self, run_id: str) -> list[Any]:
+        """What a run waits for somebody to do: title, instructions and the step's key."""
+        waiting = [step for step in await self.steps(run_id) if step.status == "waiting"]
+        return [step.about for step in waiting if step.kind == "task"]
+
     async def workers(self) -> list[WorkerInfo]:
         """The workers that have a lease, or runs left from one."""
         return await self._records(WorkerInfo, "GET /workers")
@@ -238,10 +245,21 @@ class Client(Calling):
         found = await self._call("POST /runs/{run_id}/cancel", run_id=run_id)
         return bool(found["cancelled"])
 
-    async def signal(self, run_id: str, name: str, payload: Any = None) -> None:
-        """Send a signal to a run; raises SignalNotDelivered if that has ended."""
+    async def signal(self, run_id: str, name: str, payload: Any = None) -> bool:
+        """Send a signal to a run: True; raises SignalNotDelivered if that has ended."""
         route = "POST /runs/{run_id}/signals/{event}"
-        await self._call(route, run_id=run_id, event=name, payload=payload)
+        found = await self._call(route, run_id=run_id, event=name, payload=payload)
+        return bool(found["delivered"])
+
+    async def advance(
+        self, run_id: str, step: str, *, summary: str = "", output: Any = None,
+        failed: bool = False,
+    ) -> None:  # fmt: skip
+        """Say that a task was done, or could not be; its run goes on."""
+        await self._call(
+            "POST /runs/{run_id}/steps/{step}/advance", run_id=run_id, step=step,
+            summary=summary, output=output, failed=failed,
+        )  # fmt: skip
 
     async def emit(
         self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
