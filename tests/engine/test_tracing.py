@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,7 +14,7 @@ import msgspec
 import pytest
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 
-from stepwell import Retry, workflow
+from stepwell import Retry, Stepwell, workflow
 from stepwell.errors import InvalidInput
 from stepwell.kernel.tracing import run_span, step_span, trace_of
 from stepwell.settings import Settings
@@ -280,3 +282,19 @@ def test_the_endpoint_is_a_setting_of_our_own_or_the_one_that_all_have() -> None
     assert Settings.read({}).otlp_endpoint is None
     with pytest.raises(InvalidInput, match="STEPWELL_OTLP_ENDPOINT"):
         Settings.read({"STEPWELL_OTLP_ENDPOINT": "localhost:4317"})
+
+
+def test_what_is_not_asked_for_is_not_loaded(python: str) -> None:
+    asked = (
+        "import sys; from stepwell import Stepwell; Stepwell('sqlite:///x.db');"
+        "print([name for name in sys.modules if name.startswith(('prom', 'opentel'))])"
+    )
+    done = subprocess.run([python, "-c", asked], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+def test_without_the_extra_it_is_said_what_is_missing(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delitem(sys.modules, "stepwell.telemetries.opentelemetry")
+    monkeypatch.setitem(sys.modules, "opentelemetry", None)
+    with pytest.raises(InvalidInput, match="extra `otel`"):
+        Stepwell("sqlite:///x.db", settings=Settings(otlp_endpoint="http://localhost:4318"))
