@@ -49,7 +49,6 @@ Where = Literal["path", "query", "body", "header"]
 HEADERS = {
     "if_match": "If-Match",
     "idempotency_key": "Idempotency-Key",
-    "traceparent": "Traceparent",
     "wait": "Prefer",
 }
 REQUIRED = inspect.Parameter.empty

@@ -59,7 +59,7 @@ class Settings:
     max_runs_per_user: int | None = None
     # STEPWELL_OTLP_ENDPOINT: where spans are sent, over HTTP; else OTEL_EXPORTER_OTLP_ENDPOINT.
     otlp_endpoint: str | None = None
-    # STEPWELL_LOG_FORMAT: how `stepwell worker` logs: as text, or as json, an object a line.
+    # STEPWELL_LOG_FORMAT: how servers and workers log: as text, or as json, an object a line.
     log_format: LogFormat = "text"
     # What commands of nodes see of the environment: these variables, and no other.
     environment: Mapping[str, str] = field(default_factory=dict)

@@ -27,6 +27,7 @@ from stepwell.app.hosting import Host
 from stepwell.app.performing import Performer
 from stepwell.catalog import operations
 from stepwell.errors import MethodNotAllowed, RouteNotFound, StepwellError
+from stepwell.telemetry import request_trace
 
 log = logging.getLogger("stepwell.api")
 
@@ -75,6 +76,7 @@ class Api:
                 message["headers"] = [*message["headers"], *carried]
             await send(message)
 
+        request_trace.set(request.headers.get("traceparent"))
         loop = asyncio.get_running_loop()
         began = loop.time()
         answer: Answer | Stream | None

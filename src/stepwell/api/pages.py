@@ -17,12 +17,12 @@ from stepwell.api.logging_in import LogIn, LoginLink, LogOut
 from stepwell.api.openapi import openapi
 from stepwell.app.hosting import Host
 from stepwell.errors import PermissionDenied, StepwellError, WorkspaceNotFound
+from stepwell.telemetries.prometheus import CONTENT_TYPE
 
 # Of a webhook: more is refused before it is looked at.
 MAX_DELIVERY_BYTES = 1024 * 1024
 # How deep paths of webhooks are.
 DEEPEST = 8
-METRICS_TYPE = "text/plain; version=0.0.4; charset=utf-8"
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
 
 
@@ -80,7 +80,7 @@ class Metrics:
         admission = await self._gatehouse.admit(request)
         if admission.workspace_id != self._host.first_id:
             raise PermissionDenied("Metrics are of all workspaces, and for the first one.")
-        return Answer(200, await self._host.metrics.render(), METRICS_TYPE)
+        return Answer(200, await self._host.metrics.render(), CONTENT_TYPE)
 
 
 async def documented(request: Request, values: Mapping[str, str]) -> Answer:

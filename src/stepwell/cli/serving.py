@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import logging
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -58,9 +57,9 @@ def serve(
       stepwell serve app.jobs --port 8080
       stepwell serve --no-worker --host 0.0.0.0 --store postgresql://host/db
     """
-    logging.basicConfig(
-        stream=sys.stderr, level=logging.INFO, format="%(asctime)s %(levelname)s %(message)s"
-    )
+    from stepwell.app.logs import configure_logs
+
+    configure_logs(Settings.read().log_format, sys.stderr)
     loaded = load_targets(targets)
     stopping = seconds(read_duration(grace), "--grace")
     work = {"concurrency": check_count(concurrency, "--concurrency"), "grace": stopping}

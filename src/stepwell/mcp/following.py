@@ -6,8 +6,8 @@ import asyncio
 from dataclasses import dataclass, field
 from typing import Any
 
-from stepwell.engine.failures import run_failure
 from stepwell.kernel.gates import progress
+from stepwell.kernel.outcomes import run_failure
 from stepwell.kernel.presenting import present
 from stepwell.kernel.records import GateRecord
 from stepwell.kernel.run import Run

@@ -88,7 +88,6 @@ class Runs(Noun):
         max_queued_runs: Annotated[int, Meta(ge=0)] | None = None,
         retention: Span | None = None,
         ttl: Span | None = None,
-        traceparent: str | None = None,
         user: str | None = None,
     ) -> StartedRun:
         """Start a run of a definition.
@@ -96,7 +95,7 @@ class Runs(Noun):
         A second start with the same `idempotency_key` gives back the run of the first. With `wait`
         the answer comes when the run has ended, or that time is up: at most a minute. `deadline`
         is how long it may take, `ttl` how long it may be queued, `retention` how long it is kept
-        after its end. `traceparent` is the trace that the run becomes part of.
+        after its end.
         """
         options = {
             name: value
@@ -104,8 +103,7 @@ class Runs(Noun):
                 "idempotency_key": idempotency_key, "version": version, "delay": delay,
                 "deadline": deadline, "priority": priority, "concurrency_key": concurrency_key,
                 "concurrency_limit": concurrency_limit, "max_queued_runs": max_queued_runs,
-                "retention": retention, "ttl": ttl, "traceparent": traceparent,
-                "user": user or None,
+                "retention": retention, "ttl": ttl, "user": user or None,
             }.items()
             if value is not None
         }  # fmt: skip
