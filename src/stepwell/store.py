@@ -67,6 +67,14 @@ class RunFilter(msgspec.Struct):
         """
         return None if self.since is None else lowest_id(self.since - 10 * SECOND)
 
+    @property
+    def until_id(self) -> str | None:
+        """Runs created before then have no higher id.
+
+        Ids do not go back when a clock is set back, which this has ten minutes to spare for.
+        """
+        return None if self.until is None else lowest_id(self.until + 600 * SECOND)
+
 
 class RunOutline(msgspec.Struct, frozen=True, gc=False):
     """The little that is told of a run to those who watch the engine."""

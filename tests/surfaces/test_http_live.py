@@ -86,6 +86,8 @@ async def test_streams_are_for_those_who_may_look(server: Served) -> None:
     assert (await server.ask("GET", path, role=None)).status_code == 401
     assert (await server.ask("GET", path, role="stranger")).status_code == 404
     assert (await server.ask("GET", "/api/runs/none/events")).status_code == 404
+    odd = await server.ask("GET", path, headers={"Last-Event-ID": "odd"})
+    assert (odd.status_code, odd.json()["code"]) == (422, "invalid_cursor")
 
 
 async def test_streams_end_when_the_server_stops(store_url: str) -> None:

@@ -20,7 +20,7 @@ from stepwell.api.exchange import (
 )
 from stepwell.api.gatehouse import Gatehouse
 from stepwell.api.guard import SECURITY_HEADERS, check_host, check_size, given_id
-from stepwell.api.pages import pages
+from stepwell.api.pages import HEALTH, pages
 from stepwell.api.problems import MEDIA_TYPE, problem, status_of
 from stepwell.api.routing import Match, Routes
 from stepwell.app.hosting import Host
@@ -102,7 +102,8 @@ class Api:
     ) -> Answer | Stream | None:
         """The answer; None if it was sent already."""
         check_size(request)
-        check_host(request, self._hosts)
+        if request.path not in HEALTH:
+            check_host(request, self._hosts)
         if request.path == PATH:
             await self._agents(request, receive, send)
             return None

@@ -11,6 +11,7 @@ from stepwell.api.exchange import Request, Stream
 from stepwell.api.gatehouse import Gatehouse
 from stepwell.app.hosting import Host
 from stepwell.kernel.presenting import present
+from stepwell.kernel.told import read_id
 
 MEDIA_TYPE = "text/event-stream"
 # A comment is sent when nothing else was for so long, so that nobody in between hangs up.
@@ -35,6 +36,8 @@ class LiveEndpoint:
         stepwell = await self._host.workspace(admission.workspace_id)
         await stepwell.get_run(values["run_id"])
         after = request.headers.get("last-event-id") or None
+        if after is not None:
+            read_id(after, values["run_id"])  # while it can still be answered with a problem
         pieces = _pieces(stepwell.watch(values["run_id"], after), self._closing)
         return Stream(pieces, MEDIA_TYPE, PATIENCE_SECONDS, headers=[("x-accel-buffering", "no")])
 

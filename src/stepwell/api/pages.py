@@ -16,9 +16,13 @@ from stepwell.api.live import LiveEndpoint
 from stepwell.api.logging_in import LogIn, LoginLink, LogOut
 from stepwell.api.openapi import openapi
 from stepwell.app.hosting import Host
-from stepwell.errors import PermissionDenied, StepwellError, WorkspaceNotFound
+from stepwell.errors import PermissionDenied, StepwellError, StoreUnavailable, WorkspaceNotFound
 from stepwell.telemetries.prometheus import CONTENT_TYPE
 
+# Asked by machines, by whatever name they know this one; they tell nothing.
+HEALTH = ("/healthz", "/readyz")
+# How long a store may take to answer.
+READY_SECONDS = 2.0
 # Of a webhook: more is refused before it is looked at.
 MAX_DELIVERY_BYTES = 1024 * 1024
 # How deep paths of webhooks are.
@@ -60,10 +64,12 @@ class Ready:
         self._host = host
 
     async def __call__(self, request: Request, values: Mapping[str, str]) -> Answer:
+        store, workspace_id = self._host.first.store, self._host.first_id
         try:
-            workers = await self._host.first.workers()
-        except StepwellError as error:
-            return Answer.json({"status": "unavailable", "code": error.code}, 503)
+            async with asyncio.timeout(READY_SECONDS):
+                workers = await store.workers(workspace_id)
+        except (StepwellError, TimeoutError):
+            raise StoreUnavailable("The store does not answer.") from None
         return Answer.json({"status": "ok", "workers": sum(each.alive for each in workers)})
 
 

@@ -98,6 +98,7 @@ async def _page(
         ("r.created_at >= ${}", where.since),
         ("r.id >= ${}", where.since_id),
         ("r.created_at < ${}", where.until),
+        ("r.id < ${}", where.until_id),
         ("r.id < ${}", before_id),
     ):
         if value is not None:

@@ -74,8 +74,8 @@ def list_runs(db: apsw.Connection, where: RunFilter) -> list[Run]:
         conditions.append("r.created_at >= ? AND r.id >= ?")
         bindings += [where.since, where.since_id]
     if where.until is not None:
-        conditions.append("r.created_at < ?")
-        bindings.append(where.until)
+        conditions.append("r.created_at < ? AND r.id < ?")
+        bindings += [where.until, where.until_id]
     if where.before_id is not None:
         conditions.append("r.id < ?")
         bindings.append(where.before_id)
