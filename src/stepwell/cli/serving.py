@@ -90,18 +90,17 @@ class _Serving:
             async with Host(url, shape, settings) as host:
                 await host.begin()
                 api = api_of(host, {*LOOPBACK, self._address, *settings.hosts})
-                port = listening.getsockname()[1]
-                with await self._announced(host, f"http://{_named(self._address)}:{port}", url):
+                base = f"http://{_named(self._address)}:{listening.getsockname()[1]}"
+                files = ServerFiles(Path(STATE_FOLDER))
+                with files.naming(base):
+                    await self._announce(host, files, base, url)
                     await server.serve(api, listening, stop, self._grace)
                     click.echo("Stopping; steps in progress are given a moment.", err=True)
 
-    async def _announced(
-        self, host: Host, base: str, url: str
-    ) -> contextlib.AbstractContextManager[None]:
-        """Say where the server is and how to get in, and keep that in files meanwhile."""
+    async def _announce(self, host: Host, files: ServerFiles, base: str, url: str) -> None:
+        """Say where the server is and how to get in."""
         from stepwell.app.beginnings import local_token, login_link
 
-        files = ServerFiles(Path(STATE_FOLDER))
         token = await local_token(host, files.token)
         if token is not None and token != files.token:
             files.keep_token(token)
@@ -112,9 +111,11 @@ class _Serving:
             emit({"url": base, "login": login, "token_file": path, "store": shown_url(url)})
         else:
             click.echo(f"Stepwell serves {shown_url(url)} at {base}")
-            click.echo(f"Log in with this link, once: {login}")
-            click.echo(f"A token for programs is in {files.token_path}. Stop with Ctrl-C.")
-        return files.naming(base)
+            if login is not None:
+                click.echo(f"Log in with this link, once: {login}")
+            if token is not None:
+                click.echo(f"A token for programs is in {files.token_path}.")
+            click.echo("Stop with Ctrl-C.")
 
 
 def _named(address: str) -> str:
