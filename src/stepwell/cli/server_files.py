@@ -48,6 +48,6 @@ class ServerFiles:
 
 def _read(path: Path) -> str | None:
     try:
-        return path.read_text().strip() or None
-    except OSError:
+        return path.read_text("utf-8").strip() or None
+    except (OSError, UnicodeDecodeError):
         return None

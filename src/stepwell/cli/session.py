@@ -17,6 +17,7 @@ from urllib.parse import urlsplit
 import click
 
 from stepwell.catalog import check_url, is_sqlite, sqlite_path
+from stepwell.cli.server_files import ServerFiles
 from stepwell.errors import InvalidInput, RunNotFound
 from stepwell.settings import STATE_FOLDER, Settings
 
@@ -55,9 +56,10 @@ def named_server(option: str | None) -> ServerPlace | None:
     if option is not None:
         return None
     settings = Settings.read()
-    kept = _kept("url")
+    files = ServerFiles(Path(STATE_FOLDER))
+    kept = files.url
     if settings.url is not None:
-        own = _kept("token") if kept == settings.url else None
+        own = files.token if kept == settings.url else None
         return ServerPlace(settings.url, settings.token or own)
     if settings.store_named or kept is None:
         return None
@@ -66,15 +68,7 @@ def named_server(option: str | None) -> ServerPlace | None:
             f"The server {kept} of this folder does not answer; the store is used.", err=True
         )
         return None
-    return ServerPlace(kept, settings.token or _kept("token"))
-
-
-def _kept(name: str) -> str | None:
-    """What `stepwell serve` has written down for commands in the same folder."""
-    try:
-        return Path(STATE_FOLDER, name).read_text("utf-8").strip() or None
-    except (OSError, UnicodeDecodeError):
-        return None
+    return ServerPlace(kept, settings.token or files.token)
 
 
 def _listens(url: str) -> bool:
