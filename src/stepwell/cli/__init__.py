@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import click
 
+from stepwell.catalog import operations
 from stepwell.cli.definitions import definitions
 from stepwell.cli.demo import demo
 from stepwell.cli.events import events
 from stepwell.cli.exits import Commands
+from stepwell.cli.generated import add_generated
 from stepwell.cli.mcp import mcp
 from stepwell.cli.nodes import nodes
 from stepwell.cli.proposals import proposals, propose
@@ -23,7 +25,7 @@ from stepwell.cli.validating import import_, validate
 from stepwell.cli.watching import watch
 from stepwell.cli.workers import worker, workers
 
-__all__ = ["main"]
+__all__ = ["GENERATED", "main"]
 
 
 @click.group(cls=Commands, context_settings={"help_option_names": ["-h", "--help"]})
@@ -62,3 +64,5 @@ for command in (
 ):  # fmt: skip
     main.add_command(command)
 runs.add_command(watch)
+# Every operation is reachable: those without a command of their own are given one.
+GENERATED = add_generated(main, operations())

@@ -49,6 +49,8 @@ def request_for(route: str, arguments: Mapping[str, Any]) -> HttpRequest:
     path = template
     for name in [name for name in given if "{" + name + "}" in template]:
         path = path.replace("{" + name + "}", _part(name, given.pop(name)))
+    if "{" in path:
+        raise InvalidInput(f"{route}: what stands in the path has to be given.")
     headers = {
         HEADERS[name]: _header(name, value)
         for name in [name for name in given if name in HEADERS]
