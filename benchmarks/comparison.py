@@ -21,7 +21,9 @@ from benchmarks.contender import CONTENDERS, ROOT, Contender, Ring
 from benchmarks.report import render
 
 CONCURRENCIES = (4, 10, 30, 100)
-WORKLOADS = ("w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9", "w10", "w11", "claim")
+WORKLOADS = (
+    "w1", "w2", "w3", "w4", "w5", "w6", "w7", "w8", "w9", "w10", "w11", "w12", "claim",
+)  # fmt: skip
 REPETITIONS = 3
 RESULTS = ROOT / "benchmarks" / "results"
 DOCUMENT = ROOT / "docs" / "benchmarks.md"
@@ -36,12 +38,13 @@ QUICK_SIZES = {
     "events": 200,
     "schedules": 200,
     "idle_seconds": 3,
+    "http_seconds": 3,
 }
 # What no target compares with, peers do in the first repetition only: they take the longest.
 ONCE = ("w7", "w8")
 LATER_CHAINS = {"chains": [1_000]}
 # What only Stepwell has.
-OURS = ("w9", "w10", "w11")
+OURS = ("w9", "w10", "w11", "w12")
 # What takes Stepwell a moment and others many seconds.
 SHORT = ("w1", "w2", "w4", "w5", "w6")
 

@@ -27,6 +27,7 @@ class Sizes:
     events: int = 1_000
     schedules: int = 1_000
     idle_seconds: float = 10.0
+    http_seconds: float = 30.0
 
 
 @dataclass(frozen=True)

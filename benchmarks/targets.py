@@ -62,6 +62,12 @@ def _targets() -> Iterator[Target]:
         yield Target(*event, False, 5)
         due = ("w11", "1,000 schedules at once, last start, s", "last_seconds", us)
         yield Target(*due, False, 2)
+        over = "w12", "runs started over HTTP, per second", "starts_per_second", us
+        yield Target(*over, True, 1_500)
+        yield Target("w12", "a start over HTTP, p99 ms", "start_p99_ms", us, False, 150)
+        over = "w12", "webhooks, per second", "webhooks_per_second", us
+        yield Target(*over, True, 1_500)
+        yield Target("w12", "a webhook, p99 ms", "webhook_p99_ms", us, False, 150)
         full = ("claim", "W1 beside finished runs, steps/s", "full_steps_per_second", us)
         yield Target(*full, True, 0.8, us, "empty_steps_per_second")
         yield Target("claim", "the plan uses the live index", "uses_live_index", us, True, 1)
@@ -96,6 +102,10 @@ ROWS = (
     ("w10", "event_p99_ms", "an event finds one of 100,000 waits, p99 ms"),
     ("w11", "median_seconds", "1,000 schedules due at once, median start, s"),
     ("w11", "last_seconds", "1,000 schedules due at once, last start, s"),
+    ("w12", "starts_per_second", "runs started over HTTP at 64 connections, per second"),
+    ("w12", "start_p99_ms", "a start over HTTP, p99 ms"),
+    ("w12", "webhooks_per_second", "webhooks at 64 connections, per second"),
+    ("w12", "webhook_p99_ms", "a webhook, p99 ms"),
 )
 
 METHOD = """\
