@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from stepwell.errors import StoreUrlInvalid
-from stepwell.kernel.urls import shown_url, split_url
+from stepwell.kernel.urls import is_loopback, shown_url, split_url
 
 
 @pytest.mark.parametrize(
@@ -56,3 +56,20 @@ def test_of_a_url_whose_password_may_be_anywhere_only_the_scheme_is_shown(url: s
 def test_a_url_without_a_scheme_may_be_all_password() -> None:
     assert shown_url("secret@h/d") == "…"
     assert shown_url("u:secret@h/d") == "u:…"
+
+
+@pytest.mark.parametrize(
+    ("url", "here"),
+    [
+        ("http://localhost:8787", True),
+        ("http://127.0.0.2", True),
+        ("http://[::1]:1/x", True),
+        ("http://localhost.evil.example", False),
+        ("http://10.0.0.1", False),
+        ("http://localhost@evil.example", False),
+        ("http://[x", False),
+        ("", False),
+    ],
+)
+def test_what_leads_to_this_machine_is_known(url: str, here: bool) -> None:
+    assert is_loopback(url) is here

@@ -211,10 +211,19 @@ def test_a_code_that_is_not_known_is_kept() -> None:
     assert (type(error), error.code, error.message) == (StepwellError, "teapot", "short and stout")
 
 
-@pytest.mark.parametrize("url", ["", "localhost:8787", "ftp://x", "http://", "http://a@b", 7])
+@pytest.mark.parametrize(
+    "url",
+    ["", "localhost:8787", "ftp://x", "http://", "http://a@b", 7, "http://[x", "http://x:99999",
+     "http://x?y"],
+)  # fmt: skip
 def test_a_url_that_names_no_server_is_refused(url: str) -> None:
     with pytest.raises(InvalidInput, match="http://localhost:8787"):
         Client(url)
+
+
+def test_a_token_that_can_be_none_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="token"):
+        Client("http://localhost", "sw_ü\n")
 
 
 def test_url_and_token_come_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:

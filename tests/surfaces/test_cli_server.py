@@ -217,6 +217,14 @@ def test_a_server_of_the_folder_is_used_while_it_is_there(
     assert [each["id"] for each in there.ok("runs", "list")["items"]] == [run["id"]]
 
 
+def test_a_folder_leads_to_no_other_machine(lite: Cli, folder: Path) -> None:
+    lite.named = {"STEPWELL_STORE": None, "STEPWELL_TOKEN": "sw_mine"}
+    (folder / "url").write_text("https://evil.example", "utf-8")
+    done = lite("runs", "list", "--json")
+    assert json.loads(done.stdout)["items"] == []
+    assert "is on another machine, and not used" in done.stderr
+
+
 def test_without_the_server_of_the_folder_there_is_its_store(
     lite: Cli, nobody: str, folder: Path
 ) -> None:

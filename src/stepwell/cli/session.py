@@ -19,6 +19,7 @@ import click
 from stepwell.catalog import check_url, is_sqlite, sqlite_path
 from stepwell.cli.server_files import ServerFiles
 from stepwell.errors import InvalidInput, RunNotFound
+from stepwell.kernel.urls import is_loopback
 from stepwell.settings import STATE_FOLDER, Settings
 
 if TYPE_CHECKING:
@@ -63,18 +64,26 @@ def named_server(option: str | None) -> ServerPlace | None:
         return ServerPlace(settings.url, settings.token or own)
     if settings.store_named or kept is None:
         return None
+    # A folder may be somebody else's work: it must not lead secrets, or a token, elsewhere.
+    if not is_loopback(kept):
+        click.echo(
+            f"The server {kept} of this folder is on another machine, and not used unless "
+            "STEPWELL_URL names it; the store is.",
+            err=True,
+        )
+        return None
     if not _listens(kept):
         click.echo(
             f"The server {kept} of this folder does not answer; the store is used.", err=True
         )
         return None
-    return ServerPlace(kept, settings.token or files.token)
+    return ServerPlace(kept, files.token)
 
 
 def _listens(url: str) -> bool:
     try:
         parts = urlsplit(url)
-        address = (parts.hostname or "", parts.port or 80)
+        address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
         socket.create_connection(address, PROBE_SECONDS).close()
     except (OSError, ValueError):
         return False

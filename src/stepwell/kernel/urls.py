@@ -1,8 +1,9 @@
-"""URLs of stores: taken apart with care, and shown without their passwords."""
+"""URLs of stores and servers: taken apart with care, and shown without their passwords."""
 
 from __future__ import annotations
 
 import re
+from ipaddress import ip_address
 from urllib.parse import SplitResult, unquote_plus, urlsplit
 
 from stepwell.errors import StoreUrlInvalid
@@ -62,3 +63,13 @@ def _shown_option(option: str) -> str:
 def _scheme_alone(url: str) -> str:
     found = _SCHEME.match(url)
     return f"{found[0] if found else ''}…"
+
+
+def is_loopback(url: str) -> bool:
+    """Whether a URL leads to this machine, whoever says so."""
+    host = ""
+    try:
+        host = urlsplit(url).hostname or ""
+        return ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"

@@ -9,7 +9,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Mapping
 from functools import cached_property
-from ipaddress import ip_address
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -22,6 +21,7 @@ from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.names import show
 from stepwell.kernel.retry import Retry
+from stepwell.kernel.urls import is_loopback
 from stepwell.sdk.requests import HttpRequest, error_of, request_for
 
 CONNECT_SECONDS = 5.0
@@ -39,6 +39,8 @@ class Connection:
     ) -> None:
         """Each attempt may take `timeout`; none is begun once `patience` has passed."""
         self.url = check_server_url(url)
+        if token is not None and not (token.isascii() and token.isprintable()):
+            raise InvalidInput("The token for the server has characters that no token has.")
         self._token = token
         self._timeout = seconds(timeout, "timeout")
         self._patience = seconds(patience, "patience")
@@ -94,7 +96,7 @@ class Connection:
             limits=httpx2.Limits(max_connections=CONNECTIONS),
             # Certificates take a while to load, and proxies know nothing of this machine's own.
             verify=self.url.startswith("https:"),
-            trust_env=not _is_loopback(self.url),
+            trust_env=not is_loopback(self.url),
         )
 
     def _value(self, answer: httpx2.Response) -> Any:
@@ -121,14 +123,21 @@ class Connection:
             await self._http.aclose()
 
 
-def check_server_url(url: Any, what: str = "The server's URL") -> str:
+def check_server_url(url: Any) -> str:
     """The URL without a slash at its end, if it is one of a server."""
-    parts = urlsplit(url) if isinstance(url, str) and url.isprintable() else None
-    named = parts is not None and parts.scheme in ("http", "https") and parts.hostname
-    if parts is None or not named or parts.query or parts.fragment:
-        raise InvalidInput(f"{what}: {show(url)} is none. Write it like http://localhost:8787.")
+    try:
+        parts = urlsplit(url) if isinstance(url, str) and url.isprintable() else None
+        fits = parts is not None and parts.hostname and parts.port != 0
+    except ValueError:  # a port, or an address, that is none
+        parts, fits = None, False
+    if parts is None or not fits or parts.scheme not in ("http", "https") or parts.query:
+        raise InvalidInput(
+            f"The server's URL: {show(url)} is none. Write it like http://localhost:8787."
+        )
     if parts.username is not None:
-        raise InvalidInput(f"{what} names nobody: write http://localhost:8787, and give a token.")
+        raise InvalidInput(
+            "The server's URL names nobody: write it like http://localhost:8787, and give a token."
+        )
     return str(url).rstrip("/")
 
 
@@ -144,11 +153,3 @@ def _may_pass(status: int, trouble: StepwellError, asked: float, repeatable: boo
 def _retry_after(answer: httpx2.Response) -> float:
     text = answer.headers.get("retry-after", "")
     return float(text) if text.isdecimal() else 0.0
-
-
-def _is_loopback(url: str) -> bool:
-    host = urlsplit(url).hostname or ""
-    try:
-        return ip_address(host).is_loopback
-    except ValueError:
-        return host == "localhost"
