@@ -19,6 +19,12 @@ def said(status: int, *headers: str, body: str = "busy") -> str:
     return "\r\n".join(lines)
 
 
+def streamed(text: str) -> str:
+    """Live events that end with that."""
+    head = "HTTP/1.1 200 X\r\nContent-Type: text/event-stream\r\nTransfer-Encoding: chunked"
+    return f"{head}\r\n\r\n{len(text):x}\r\n{text}\r\n0\r\n\r\n"
+
+
 class Flaky:
     """Forwards requests to a server, each by the next line of its plan; then all of them."""
 
@@ -27,6 +33,9 @@ class Flaky:
         self._upstream = (parts.hostname, parts.port)
         self._plan = list(plan)
         self.seen: list[str] = []
+        # Whole requests, and answers to those that are for live events.
+        self.requests: list[str] = []
+        self.live: list[str] = []
         self.url = ""
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -39,7 +48,9 @@ class Flaky:
         """Treat one request; whether the connection goes on."""
         request = await _message(reader)
         self.seen.append(request.partition(b"\r\n")[0].decode().rpartition(" ")[0])
-        fate = self._plan.pop(0) if self._plan else PASS
+        self.requests.append(request.decode())
+        plan = self.live if _is_live(self.seen[-1]) else self._plan
+        fate = plan.pop(0) if plan else PASS
         if fate == LOSE_REQUEST:
             return False
         if fate not in (PASS, LOSE_ANSWER):
@@ -53,6 +64,10 @@ class Flaky:
             return False
         writer.write(answer)
         return True
+
+
+def _is_live(line: str) -> bool:
+    return line.startswith("GET /api/runs/") and line.endswith("/events")
 
 
 async def _message(reader: asyncio.StreamReader) -> bytes:

@@ -68,7 +68,9 @@ async def test_an_event_is_not_emitted_twice(server: Server) -> None:
 
 
 @pytest.mark.parametrize(
-    "trouble", [said(502), said(504), said(503, body='{"code": "store_unavailable", "detail": ""}')]
+    "trouble",
+    [said(502), said(504), said(503, body='{"code": "store_unavailable", "detail": ""}')],
+    ids=["502", "504", "store away"],
 )
 async def test_what_may_have_been_done_is_not_repeated(lite_server: Server, trouble: str) -> None:
     async with flaky(lite_server.url, trouble) as proxy:

@@ -16,8 +16,9 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
+from urllib.parse import quote
 
-from stepwell.errors import InvalidInput
+from stepwell.errors import InvalidInput, StepwellError
 from stepwell.kernel.clock import SECOND, SystemClock, to_micros
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.outcomes import run_failure
@@ -32,6 +33,8 @@ from stepwell.settings import Settings
 
 # A run that has not ended is looked at less and less often.
 FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.02, 1.0, 1.5
+# From then on its live events are listened to, by so many at a time: each holds a connection.
+LIVE_PAUSE, MOST_LISTENING = 0.15, 50
 
 
 class RunOptions(TypedDict, total=False):
@@ -97,6 +100,7 @@ class Client(Calling):
             raise InvalidInput("Which server? Name one: Client(url), or STEPWELL_URL.")
         who = settings.token if token is None else token
         super().__init__(Connection(named, who, timeout=timeout, patience=patience))
+        self._listening = 0
         self.gates = Gates(self.connection)
         self.definitions = Definitions(self.connection)
 
@@ -218,13 +222,9 @@ class Client(Calling):
     async def wait(self, run_id: str, timeout: Duration | None = None) -> Run:
         """The run, once it has ended, however that was; TimeoutError if it has not by then."""
         limit = None if timeout is None else seconds(timeout, "timeout")
-        pause = FIRST_PAUSE
         try:
             async with asyncio.timeout(limit) as waiting:
-                while not (run := await self.get_run(run_id)).ended:
-                    await asyncio.sleep(pause)
-                    pause = min(pause * GROWTH, LONGEST_PAUSE)
-                return run
+                return await self._ended(run_id)
         except TimeoutError:
             if not waiting.expired():
                 raise
@@ -232,6 +232,24 @@ class Client(Calling):
                 f"Run {run_id} has not ended within {limit:g} s; "
                 f"`stepwell runs explain {run_id}` says why."
             ) from None
+
+    async def _ended(self, run_id: str) -> Run:
+        """The run, once it has ended: looked at for a while, then told of by its live events."""
+        pause, live, after = FIRST_PAUSE, True, None
+        while not (run := await self.get_run(run_id)).ended:
+            if pause <= LIVE_PAUSE or not live or self._listening >= MOST_LISTENING:
+                await asyncio.sleep(pause)
+                pause = min(pause * GROWTH, LONGEST_PAUSE)
+                continue
+            self._listening += 1
+            try:
+                after = await self.connection.listen(f"/runs/{quote(run_id)}/events", after)
+                pause = FIRST_PAUSE
+            except StepwellError:  # looking is slower, and always possible
+                live = False
+            finally:
+                self._listening -= 1
+        return run
 
     async def result(self, run_id: str, timeout: Duration | None = None) -> Any:
         """The output of a run, once it has ended; raises how it ended if it did not complete."""

@@ -26,6 +26,8 @@ from stepwell.sdk.requests import HttpRequest, error_of, request_for
 
 CONNECT_SECONDS = 5.0
 CONNECTIONS = 100
+# Live events come with signs of life; a server without any for so long is gone.
+SILENT_SECONDS = 45.0
 _PAUSES = Retry(base=0.05, max=2.0, jitter=0.5)
 # Nobody has taken the request.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
@@ -85,6 +87,24 @@ class Connection:
             request.method, f"{self.url}/api{request.path}", content=request.body,
             headers=headers, timeout=limit,
         )  # fmt: skip
+
+    async def listen(self, path: str, after: str | None = None) -> str | None:
+        """Read live events until the server ends them, from `after` on; the id of the last one."""
+        headers = {"Accept": "text/event-stream"}
+        if after is not None:
+            headers["Last-Event-ID"] = after
+        limit = httpx2.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS)
+        url = f"{self.url}/api{path}"
+        try:
+            async with self._http.stream("GET", url, headers=headers, timeout=limit) as answer:
+                if answer.status_code != 200:
+                    raise error_of(answer.status_code, await answer.aread(), self.url)
+                async for line in answer.aiter_lines():
+                    if line.startswith("id:"):
+                        after = line[3:].strip()
+        except httpx2.RequestError as error:
+            raise self._unavailable(error, False) from None
+        return after
 
     @cached_property
     def _http(self) -> httpx2.AsyncClient:
