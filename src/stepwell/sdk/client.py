@@ -33,6 +33,8 @@ from stepwell.settings import Settings
 
 # A run that has not ended is looked at less and less often.
 FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.02, 1.0, 1.5
+# Looking at many takes long, so it is done less often.
+PAUSE_PER_RUN = 0.01
 # From then on its live events are listened to, by so many at a time: each holds a connection.
 LIVE_PAUSE, MOST_LISTENING = 0.15, 50
 
@@ -100,7 +102,7 @@ class Client(Calling):
             raise InvalidInput("Which server? Name one: Client(url), or STEPWELL_URL.")
         who = settings.token if token is None else token
         super().__init__(Connection(named, who, timeout=timeout, patience=patience))
-        self._listening = 0
+        self._waiting = self._listening = 0
         self.gates = Gates(self.connection)
         self.definitions = Definitions(self.connection)
 
@@ -222,6 +224,7 @@ class Client(Calling):
     async def wait(self, run_id: str, timeout: Duration | None = None) -> Run:
         """The run, once it has ended, however that was; TimeoutError if it has not by then."""
         limit = None if timeout is None else seconds(timeout, "timeout")
+        self._waiting += 1
         try:
             async with asyncio.timeout(limit) as waiting:
                 return await self._ended(run_id)
@@ -232,13 +235,15 @@ class Client(Calling):
                 f"Run {run_id} has not ended within {limit:g} s; "
                 f"`stepwell runs explain {run_id}` says why."
             ) from None
+        finally:
+            self._waiting -= 1
 
     async def _ended(self, run_id: str) -> Run:
         """The run, once it has ended: looked at for a while, then told of by its live events."""
         pause, live, after = FIRST_PAUSE, True, None
         while not (run := await self.get_run(run_id)).ended:
             if pause <= LIVE_PAUSE or not live or self._listening >= MOST_LISTENING:
-                await asyncio.sleep(pause)
+                await asyncio.sleep(max(pause, self._waiting * PAUSE_PER_RUN))
                 pause = min(pause * GROWTH, LONGEST_PAUSE)
                 continue
             self._listening += 1
