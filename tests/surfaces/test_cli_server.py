@@ -21,6 +21,11 @@ nodes:
 edges:
   - {source: gate, target: done}
 """
+FLOW = """
+name: flow
+policy: {proposals: true}
+nodes: [{id: a, type: transform, config: {value: 1}}]
+"""
 TASK = """
 name: by-hand
 nodes:
@@ -125,6 +130,20 @@ def test_definitions_and_triggers_are_changed_at_a_server(there: Cli, here: Cli)
     plan = there.ok("definitions", "sync", str(there.folder), "--apply")
     assert plan["applied"]
     there.ok("definitions", "delete", "ask-first")
+
+
+def test_who_proposes_at_a_server_is_known_by_the_token(there: Cli, here: Cli) -> None:
+    flow = there.folder / "flow.yaml"
+    flow.write_text(FLOW, "utf-8")
+    there.ok("definitions", "publish", str(flow))
+    wanted = '[{"op": "update_node", "id": "a", "set": {"timeout": "5s"}}]'
+    proposed = there.ok("propose", "flow", "--operations", wanted)
+    own = there("proposals", "review", proposed["id"], "--decision", "approve", "--json")
+    assert own.document["error"]["code"] == "proposals_forbidden"
+    here.ok("proposals", "review", proposed["id"], "--decision", "approve", "--by", "bob")
+    assert there.ok("proposals", "apply", proposed["id"])["status"] == "applied"
+    assert there.ok("proposals", "list") == here.ok("proposals", "list")
+    assert there.ok("definitions", "rollback", "flow", "1.0.0")["source"] == "rollback"
 
 
 def test_a_file_is_run_at_a_server_and_its_gate_decided(there: Cli) -> None:
