@@ -18,7 +18,7 @@ it can tell; nothing of the batch was applied then but what is apart from the re
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import Any, Protocol
+from typing import Any, NamedTuple, Protocol
 
 import msgspec
 
@@ -74,6 +74,14 @@ class RunFilter(msgspec.Struct):
         Ids do not go back when a clock is set back, which this has ten minutes to spare for.
         """
         return None if self.until is None else lowest_id(self.until + 600 * SECOND)
+
+
+class Found(NamedTuple):
+    """A part of a list of runs."""
+
+    runs: list[Run]
+    # The run behind which the list goes on; None at its end.
+    after: str | None
 
 
 class RunOutline(msgspec.Struct, frozen=True, gc=False):
@@ -177,7 +185,9 @@ class Store(Protocol):
         """Of these runs, those that have ended, or are gone."""
         ...
 
-    async def list_runs(self, where: RunFilter) -> list[Run]: ...
+    async def list_runs(self, where: RunFilter) -> Found:
+        """Runs that fit, the newest first; fewer than wanted if looking on would take long."""
+        ...
 
     async def count_runs(self, workspace_id: str) -> dict[str, dict[str, int]]:
         """How many runs of each definition are in each status."""

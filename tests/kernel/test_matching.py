@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 from typing import Any
 
 import pytest
@@ -12,9 +13,14 @@ from hypothesis import strategies as st
 from stepwell.errors import InvalidInput
 from stepwell.kernel.matching import (
     MAX_DEPTH,
+    MAX_FILED,
     TERM_LENGTH,
+    UNFILED,
     check_match,
     contains,
+    filed_under,
+    looked_up,
+    number_of,
     term_of,
     terms_of,
 )
@@ -155,3 +161,15 @@ def test_a_match_is_a_mapping_that_is_not_nested_without_end() -> None:
         check_match(deep, "It")
     assert check_match(deep["a"], "It") == deep["a"]
     assert not contains(deep["a"], deep)
+
+
+def test_runs_are_filed_under_what_is_least_deep_in_their_inputs() -> None:
+    many = {"deep": {f"field{n}": n for n in range(MAX_FILED)}, "id": 7}
+    filed = filed_under(json.dumps(many))
+    assert len(filed) == MAX_FILED + 1
+    assert filed[-1] == UNFILED
+    assert filed[:2] == [number_of(term_of({"id": 7})), number_of(term_of({"deep": {"field0": 0}}))]
+    assert filed_under('{"id": 7.0}') == filed_under('{"id": 7}') == filed[:1]
+    assert filed_under("7") == filed_under("[7]") == filed_under("{}") == []
+    assert looked_up({"id": 7}) == [filed[0], UNFILED]
+    assert looked_up({"ids": [7]}) == looked_up({}) == []

@@ -1,10 +1,12 @@
-"""Small things that the tests of PostgreSQL share."""
+"""Small things that the tests of stores share."""
 
 from __future__ import annotations
 
 import re
+from contextlib import closing
 from typing import Any
 
+import apsw
 import asyncpg
 
 from stepwell import workflow
@@ -17,6 +19,11 @@ def named(url: str, user: str, password: str = "") -> str:
 
 
 async def execute(url: str, *statements: str) -> None:
+    if url.startswith("sqlite:"):
+        with closing(apsw.Connection(url.removeprefix("sqlite:///"))) as db:
+            for statement in statements:
+                db.execute(statement)
+        return
     connection = await asyncpg.connect(url)
     try:
         for statement in statements:

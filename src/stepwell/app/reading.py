@@ -52,7 +52,8 @@ class Reading:
     ) -> Page:
         """Runs, newest first: `items` and a `next_cursor`, to be passed as `cursor` for the next.
 
-        At most 1000 come at a time, whatever the `limit`. `input` is a superset test on inputs.
+        At most 1000 come at a time, whatever the `limit`. `input` is a superset test on inputs;
+        where many have to be looked at for that, a page has fewer runs, or none, and a cursor.
         A cursor belongs to its list: `status`, `definition` and `input` stay the same.
         """
         if not isinstance(status, str | list | tuple | set | frozenset | None):
@@ -61,7 +62,6 @@ class Reading:
         for name in statuses or ():
             if name not in TRANSITIONS:
                 raise InvalidInput(f"{name!r} is no status; there are {', '.join(TRANSITIONS)}.")
-        limit = min(check_count(limit, "limit"), MAX_PAGE)
         where = RunFilter(
             self._workspace,
             status=None if statuses is None else sorted(set(statuses)),
@@ -69,16 +69,15 @@ class Reading:
             since=None if since is None else to_micros(check_time(since, "since")),
             until=None if until is None else to_micros(check_time(until, "until")),
             input=None if input is None else check_match(input, "input"),
-            limit=limit + 1,
+            limit=min(check_count(limit, "limit"), MAX_PAGE),
         )
         # Not of `since` and `until`: "the last hour" is another time on every page.
         digest = digest_of([self._workspace, where.status, where.definition, where.input])
         if cursor is not None:
             where.before_id = read_cursor(cursor, digest)
         await self._writer.drained()
-        found = await self.store.list_runs(where)
-        more = write_cursor(found[limit - 1].id, digest) if len(found) > limit else None
-        return Page(found[:limit], more)
+        found, after = await self.store.list_runs(where)
+        return Page(found, None if after is None else write_cursor(after, digest))
 
     async def count_runs(self) -> dict[str, dict[str, int]]:
         """How many runs of each definition are in each status."""

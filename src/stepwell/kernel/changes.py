@@ -11,6 +11,7 @@ from typing import Any
 
 import msgspec
 
+from stepwell.kernel.matching import filed_under
 from stepwell.kernel.pacing import Debounce, Quota, Throttle
 
 
@@ -81,6 +82,11 @@ class StartRun(msgspec.Struct, gc=False):
         if (throttle := self.throttle) is not None:
             found.append((throttle.key, throttle.limit, throttle.period))
         return found
+
+    @property
+    def terms(self) -> list[int]:
+        """What it is found by: so say parts of its input."""
+        return filed_under(self.input)
 
     @property
     def is_paced(self) -> bool:

@@ -11,6 +11,7 @@ from stepwell.kernel.states import ENDED, OPEN, REPLAYED, SETTLED, quoted
 # The rows of a run, by what each statement deletes of them. Signals are in two indexes.
 OF_A_RUN = (
     "payloads WHERE",
+    "terms WHERE",
     "steps WHERE",
     "attempts WHERE",
     "waits WHERE",

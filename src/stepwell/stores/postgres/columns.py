@@ -41,20 +41,21 @@ def _pack_numbers(values: Iterable[int | None]) -> str:
 
 
 class Columns:
-    """The columns of the rows that a statement takes as its first parameters."""
+    """The columns of the rows that a statement takes as parameters, from the `first` on."""
 
-    def __init__(self, *declared: str) -> None:
+    def __init__(self, *declared: str, first: int = 1) -> None:
         self._types = [column.rpartition(" ")[2] for column in declared]
         # Several unnest in one SELECT go in step, and do without the tables of FROM unnest.
         self.sql = "SELECT " + ", ".join(
             f"unnest({texts(f'${number}') if type_ == 'text' else f'${number}::text::{type_}[]'})"
             f" AS {column.rpartition(' ')[0]}"
-            for number, (column, type_) in enumerate(zip(declared, self._types, strict=True), 1)
+            for number, (column, type_) in enumerate(zip(declared, self._types, strict=True), first)
         )
 
     def pack(self, rows: Iterable[Sequence[Any]]) -> list[str]:
-        """The parameters for these rows, of which there is at least one."""
+        """The parameters for these rows."""
+        columns = list(zip(*rows, strict=True)) or [()] * len(self._types)
         return [
             pack_texts(values) if type_ == "text" else _pack_numbers(values)
-            for type_, values in zip(self._types, zip(*rows, strict=True), strict=True)
+            for type_, values in zip(self._types, columns, strict=True)
         ]

@@ -24,6 +24,9 @@ async def start_and_take(
             ), body AS (
                 INSERT INTO payloads (run_id, kind, body) VALUES ($5, 'input', $6)
                 ON CONFLICT DO NOTHING
+            ), filed AS (
+                INSERT INTO terms (run_id, workspace_id, term) SELECT $5, $3, unnest($22::bigint[])
+                ON CONFLICT DO NOTHING
             ), run AS (
                 INSERT INTO runs (id, workspace_id, definition, version, program, priority,
                     idempotency_key, concurrency_key, concurrency_limit, key_base, created_at,
@@ -45,6 +48,7 @@ async def start_and_take(
         change.idempotency_key, change.concurrency_key, change.concurrency_limit,
         change.key_base, change.created_at, change.deadline_at, change.retention_seconds,
         change.due_at, change.expires_at, change.revision, change.trigger,
+        change.terms,
     )  # fmt: skip
     assert row is not None
     taken, leased, next_at = row

@@ -83,6 +83,11 @@ async def absorb(
         change.input,
         run_id,
     )
+    await db.execute("DELETE FROM terms WHERE run_id = $1", run_id)
+    await db.execute(
+        "INSERT INTO terms (run_id, workspace_id, term) SELECT $1, $2, unnest($3::bigint[])",
+        run_id, change.workspace_id, change.terms,
+    )  # fmt: skip
     if change.idempotency_key is not None:
         await db.execute(
             "INSERT INTO absorbed VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING", *start, run_id

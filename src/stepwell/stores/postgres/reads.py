@@ -3,17 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from operator import itemgetter
 
 import asyncpg
+import msgspec
 from asyncpg.transaction import Transaction
 
 from stepwell.kernel.explaining import RunFacts
-from stepwell.kernel.matching import contains
 from stepwell.kernel.outcomes import read_error
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.kernel.views import (
-    RUN_COLUMNS,
     attempts_by_key,
     run_from_row,
     step_from_row,
@@ -22,19 +21,12 @@ from stepwell.kernel.views import (
     worker_from_row,
 )
 from stepwell.record import VersionRow
-from stepwell.store import RunFilter, RunOutline
+from stepwell.store import Found, RunFilter, RunOutline
+from stepwell.stores.finding import COUNTS, RUN, Finding, counted, lanes
 from stepwell.stores.postgres.columns import Columns, pack_texts, packable, texts
 from stepwell.stores.postgres.limits import TAKEN, turn_after
 
-# How many runs at a time are looked through when the filter cannot be put into SQL.
-CHUNK = 200
-
 _HELD = Columns("id text", "owner text", "fence integer")
-
-_BODIES = """(SELECT body FROM payloads WHERE run_id = r.id AND kind = 'input'),
-             (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
-             (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')"""
-_RUN = f"SELECT {', '.join('r.' + column for column in RUN_COLUMNS)}, {_BODIES}"
 
 
 def _snapshot(db: asyncpg.Connection) -> Transaction:
@@ -47,7 +39,7 @@ async def get_runs(
 ) -> dict[tuple[str, str], Run]:
     """Runs by workspace and id."""
     rows = await db.fetch(
-        f"{_RUN}, r.workspace_id FROM runs r WHERE r.id = ANY($1)", [run_id for _, run_id in wanted]
+        f"{RUN}, r.workspace_id FROM runs r WHERE r.id = ANY($1)", [run_id for _, run_id in wanted]
     )
     return {(row["workspace_id"], row["id"]): run_from_row(row[:-1]) for row in rows}
 
@@ -73,53 +65,24 @@ async def lost(db: asyncpg.Connection, held: Sequence[tuple[str, str, int]]) -> 
     return [row[0] for row in rows]
 
 
-async def list_runs(db: asyncpg.Connection, where: RunFilter) -> list[Run]:
+async def list_runs(db: asyncpg.Connection, where: RunFilter) -> Found:
     if not all(text is None or packable(text) for text in (where.definition, where.before_id)):
-        return []
-    found: list[Run] = []
-    before_id = where.before_id
-    size = where.limit if where.input is None else max(where.limit, CHUNK)
+        return Found([], None)
+    found, size = Finding(where), where.limit + 1
     while True:
-        page = await _page(db, where, before_id, size)
-        found += [run for run in page if where.input is None or contains(run.input, where.input)]
-        if len(found) >= where.limit or len(page) < size:
-            return found[: where.limit]
-        before_id = page[-1].id
-
-
-async def _page(
-    db: asyncpg.Connection, where: RunFilter, before_id: str | None, size: int
-) -> list[Run]:
-    values: list[Any] = [where.workspace_id]
-    conditions = ["r.workspace_id = $1"]
-    for condition, value in (
-        ("r.status = ANY(${})", where.status),
-        ("r.definition = ${}", where.definition),
-        ("r.created_at >= ${}", where.since),
-        ("r.id >= ${}", where.since_id),
-        ("r.created_at < ${}", where.until),
-        ("r.id < ${}", where.until_id),
-        ("r.id < ${}", before_id),
-    ):
-        if value is not None:
-            values.append(value)
-            conditions.append(condition.format(len(values)))
-    rows = await db.fetch(
-        f"{_RUN} FROM runs r WHERE {' AND '.join(conditions)} ORDER BY r.id DESC LIMIT {int(size)}",
-        *values,
-    )
-    return [run_from_row(tuple(row)) for row in rows]
+        rows = [
+            row
+            for sql, values in lanes(where)
+            for row in await db.fetch(f"{sql} LIMIT {size}", *values)
+        ]
+        page = sorted(rows, key=itemgetter(0), reverse=True)[:size]
+        if not all(found.take(run_from_row(tuple(row))) for row in page) or len(rows) < size:
+            return found.found
+        where = msgspec.structs.replace(where, before_id=page[-1][0])
 
 
 async def count_runs(db: asyncpg.Connection, workspace_id: str) -> dict[str, dict[str, int]]:
-    counts: dict[str, dict[str, int]] = {}
-    for definition, status, number in await db.fetch(
-        """SELECT definition, status, count(*) FROM runs WHERE workspace_id = $1
-           GROUP BY definition, status""",
-        workspace_id,
-    ):
-        counts.setdefault(definition, {})[status] = number
-    return counts
+    return counted(map(tuple, await db.fetch(COUNTS, workspace_id)))
 
 
 async def outlines(db: asyncpg.Connection, run_ids: Sequence[str]) -> list[RunOutline]:

@@ -32,6 +32,7 @@ _STARTS = Columns(
     "forked_from text", "key_base text", "created_at bigint", "deadline_at bigint",
     "expires_at bigint", "retention_seconds bigint", "input text", "revision text", "trigger text",
 )  # fmt: skip
+_TERMS = Columns("run_id text", "workspace_id text", "term bigint", first=22)
 
 
 async def start_runs(
@@ -93,6 +94,9 @@ async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]
         f"""WITH given AS MATERIALIZED ({_STARTS.sql}), bodies AS (
                INSERT INTO stepwell.payloads (run_id, kind, body)
                SELECT id, 'input', input FROM given ON CONFLICT DO NOTHING
+           ), filed AS (
+               INSERT INTO stepwell.terms (run_id, workspace_id, term)
+               {_TERMS.sql} ON CONFLICT DO NOTHING
            )
            INSERT INTO stepwell.runs (id, workspace_id, definition, version, program, status,
                priority, due_at, limited, idempotency_key, concurrency_key, concurrency_limit,
@@ -119,6 +123,7 @@ async def insert(db: asyncpg.Connection, starts: Sequence[StartRun]) -> set[str]
                 for s in ordered
             ]
         ),
+        *_TERMS.pack([(s.id, s.workspace_id, term) for s in ordered for term in s.terms]),
     )  # fmt: skip
     return {row[0] for row in rows}
 
@@ -145,7 +150,8 @@ async def earlier(db: asyncpg.Connection, starts: Sequence[StartRun]) -> dict[st
     if None in found.values():
         raise StoreUnavailable("A run with the same idempotency key was just deleted.")
     strays = [own_id for own_id, run_id in found.items() if own_id != run_id]
-    await db.fetch("DELETE FROM stepwell.payloads WHERE run_id = ANY($1)", strays)
+    for own in ("payloads", "terms"):
+        await db.fetch(f"DELETE FROM stepwell.{own} WHERE run_id = ANY($1)", strays)
     return found
 
 

@@ -18,7 +18,7 @@ from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.progress import Place, Progress
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.record import VersionRow
-from stepwell.store import Notice, RunFilter, RunOutline, WorkerRow
+from stepwell.store import Found, Notice, RunFilter, RunOutline, WorkerRow
 from stepwell.stores.access import SqlAccess
 from stepwell.stores.postgres import progress, pruning, reads, schema, starting
 from stepwell.stores.postgres.address import Address, patiently
@@ -215,7 +215,7 @@ class PostgresStore:
     async def ended(self, run_ids: Sequence[str]) -> list[str]:
         return await self._pool.run(lambda db: reads.ended(db, run_ids))
 
-    async def list_runs(self, where: RunFilter) -> list[Run]:
+    async def list_runs(self, where: RunFilter) -> Found:
         return await self._pool.run(lambda db: reads.list_runs(db, where))
 
     async def count_runs(self, workspace_id: str) -> dict[str, dict[str, int]]:

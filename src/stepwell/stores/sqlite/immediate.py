@@ -8,6 +8,7 @@ from stepwell.kernel.changes import Claimed, ClaimRuns, StartRun
 from stepwell.kernel.claiming import taken_at_once
 from stepwell.stores.sqlite.claim import first_due, live_lanes
 from stepwell.stores.sqlite.rows import one, pack, run
+from stepwell.stores.sqlite.terms import file_terms
 
 
 def start_and_take(db: apsw.Connection, change: StartRun, ask: ClaimRuns) -> Claimed | None:
@@ -51,5 +52,6 @@ def start_and_take(db: apsw.Connection, change: StartRun, ask: ClaimRuns) -> Cla
     if db.changes() == 0:
         return None
     run(db, "INSERT INTO payloads VALUES (?, 'input', ?)", change.id, change.input)
+    file_terms(db, [change])
     times = [at for at in (expires_at, due_at) if at is not None]
     return taken_at_once(change, min(times, default=None))

@@ -8,6 +8,7 @@ from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.pacing import put_off
 from stepwell.stores.sqlite.limits import file_under, wake_queued
 from stepwell.stores.sqlite.rows import all_rows, one, pack, run
+from stepwell.stores.sqlite.terms import refile
 
 
 def any_absorbed(db: apsw.Connection, starts: list[StartRun]) -> bool:
@@ -80,6 +81,7 @@ def absorb(db: apsw.Connection, change: StartRun, done: Committed) -> tuple[str,
         change.input,
         run_id,
     )
+    refile(db, run_id, change)
     if change.idempotency_key is not None:
         run(db, "INSERT INTO absorbed VALUES (?, ?, ?, ?)", *start, run_id)
     done.due = True

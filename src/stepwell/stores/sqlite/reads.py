@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
+import heapq
 from collections.abc import Sequence
-from typing import Any
+from operator import itemgetter
 
 import apsw
 
 from stepwell.kernel.explaining import RunFacts
-from stepwell.kernel.matching import contains
 from stepwell.kernel.outcomes import read_error
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.kernel.views import (
-    RUN_COLUMNS,
     attempts_by_key,
     run_from_row,
     step_from_row,
@@ -21,18 +20,14 @@ from stepwell.kernel.views import (
     worker_from_row,
 )
 from stepwell.record import VersionRow
-from stepwell.store import RunFilter, RunOutline
+from stepwell.store import Found, RunFilter, RunOutline
+from stepwell.stores.finding import COUNTS, RUN, Finding, counted, lanes
 from stepwell.stores.sqlite.limits import slots_taken, turn_after
-from stepwell.stores.sqlite.rows import all_rows, one, pack, reading, unpack
-
-_BODIES = """(SELECT body FROM payloads WHERE run_id = r.id AND kind = 'input'),
-             (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'),
-             (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')"""
-_RUN = f"SELECT {', '.join('r.' + column for column in RUN_COLUMNS)}, {_BODIES} FROM runs r"
+from stepwell.stores.sqlite.rows import all_rows, numbered, one, pack, reading, unpack
 
 
 def get_run(db: apsw.Connection, workspace_id: str, run_id: str) -> Run | None:
-    row = one(db, f"{_RUN} WHERE r.id = ? AND r.workspace_id = ?", run_id, workspace_id)
+    row = one(db, f"{RUN} FROM runs r WHERE r.id = ? AND r.workspace_id = ?", run_id, workspace_id)
     return None if row is None else run_from_row(row)
 
 
@@ -55,51 +50,19 @@ def lost(db: apsw.Connection, held: Sequence[tuple[str, str, int]]) -> list[str]
     )
 
 
-def list_runs(db: apsw.Connection, where: RunFilter) -> list[Run]:
-    # Newest first is the order of the ids. Only where an index gives that order as well, or few
-    # runs, may SQLite look up the workspace: it would sort all of its runs otherwise.
-    unfinished = where.status is not None and "completed" not in where.status
-    indexed = where.definition is not None or unfinished
-    conditions = ["r.workspace_id = ?" if indexed else "+r.workspace_id = ?"]
-    bindings: list[Any] = [where.workspace_id]
-    if where.status is not None:
-        conditions.append("r.status IN (SELECT value FROM json_each(?))")
-        bindings.append(pack(where.status))
-    if unfinished:
-        conditions.append("r.status <> 'completed'")
-    if where.definition is not None:
-        conditions.append("r.definition = ?")
-        bindings.append(where.definition)
-    if where.since is not None:
-        conditions.append("r.created_at >= ? AND r.id >= ?")
-        bindings += [where.since, where.since_id]
-    if where.until is not None:
-        conditions.append("r.created_at < ? AND r.id < ?")
-        bindings += [where.until, where.until_id]
-    if where.before_id is not None:
-        conditions.append("r.id < ?")
-        bindings.append(where.before_id)
-    sql = f"{_RUN} WHERE {' AND '.join(conditions)} ORDER BY r.id DESC"
-    found: list[Run] = []
-    for row in db.execute(sql, bindings):
-        run = run_from_row(row)
-        if where.input is None or contains(run.input, where.input):
-            found.append(run)
-            if len(found) == where.limit:
-                break
-    return found
+def list_runs(db: apsw.Connection, where: RunFilter) -> Found:
+    # Newest first is the order of the ids. An index that does not give that order, or has all that
+    # is of a definition, would have SQLite go through very many: the plus keeps it from that.
+    found = Finding(where)
+    each = (db.execute(numbered(lane.sql), lane.values) for lane in lanes(where, aside="+"))
+    for row in heapq.merge(*each, key=itemgetter(0), reverse=True):
+        if not found.take(run_from_row(row)):
+            break
+    return found.found
 
 
 def count_runs(db: apsw.Connection, workspace_id: str) -> dict[str, dict[str, int]]:
-    counts: dict[str, dict[str, int]] = {}
-    for definition, status, number in all_rows(
-        db,
-        """SELECT definition, status, count(*) FROM runs WHERE workspace_id = ?
-           GROUP BY definition, status""",
-        workspace_id,
-    ):
-        counts.setdefault(definition, {})[status] = number
-    return counts
+    return counted(all_rows(db, numbered(COUNTS), workspace_id))
 
 
 def outlines(db: apsw.Connection, run_ids: Sequence[str]) -> list[RunOutline]:

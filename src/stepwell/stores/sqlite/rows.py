@@ -7,6 +7,7 @@ text: one call for a batch instead of one for each row.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -43,6 +44,12 @@ def run_rows(db: apsw.Connection, sql: str, rows: Sequence[Sequence[Any]]) -> No
 def _sized(sql: str, columns: int, rows: int) -> str:
     row = "(" + ", ".join("?" * columns) + ")"
     return sql.replace("{rows}", ", ".join([row] * rows))
+
+
+@lru_cache(maxsize=256)
+def numbered(sql: str) -> str:
+    """A statement with `$1`, `$2` … as SQLite numbers its parameters."""
+    return re.sub(r"\$(\d+)", r"?\1", sql)
 
 
 class writing:  # noqa: N801 (reads as a verb: `with writing(db):`)

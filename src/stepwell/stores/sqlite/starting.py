@@ -21,6 +21,7 @@ from stepwell.stores.rules import (
 from stepwell.stores.sqlite.limits import ANSWERABLE, check_queues, file_under, wake_queued
 from stepwell.stores.sqlite.pacing import absorb, absorbed_by, any_absorbed, pace
 from stepwell.stores.sqlite.rows import one, pack, run, run_rows, unpack
+from stepwell.stores.sqlite.terms import file_terms
 
 
 def start(db: apsw.Connection, starts: list[StartRun], done: Committed) -> list[tuple[str, bool]]:
@@ -87,6 +88,7 @@ def _insert(db: apsw.Connection, starts: list[StartRun], done: Committed) -> lis
            SELECT id, 'input', body FROM s WHERE EXISTS (SELECT 1 FROM runs WHERE id = s.id)""",
         [(s.id, s.input) for s in starts],
     )
+    file_terms(db, starts)
     outcomes = []
     entered: dict[str, None] = {}
     for change in starts:

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
-from functools import lru_cache
 from typing import Any
 
 import apsw
@@ -16,7 +14,7 @@ from stepwell.stores.paces import Repaced
 from stepwell.stores.sqlite.apply import apply_within
 from stepwell.stores.sqlite.line import Line
 from stepwell.stores.sqlite.registering import register
-from stepwell.stores.sqlite.rows import all_rows, run, writing
+from stepwell.stores.sqlite.rows import all_rows, numbered, run, writing
 from stepwell.stores.sqlite.waiting import LAST_PLACE
 from stepwell.stores.statements import Statement, checked, nothing_more, overtaken
 
@@ -33,7 +31,7 @@ class SqliteStatements:
         self._clock = clock
 
     async def fetch(self, sql: str, *values: Any) -> Sequence[Sequence[Any]]:
-        return await self._read.run(lambda db: all_rows(db, _own(sql), *values))
+        return await self._read.run(lambda db: all_rows(db, numbered(sql), *values))
 
     async def amend(
         self, statements: Sequence[Statement], *, changes: Sequence[Change] = (),
@@ -58,11 +56,5 @@ class SqliteStatements:
 
 def _execute(db: apsw.Connection, statements: Sequence[Statement]) -> None:
     for statement in statements:
-        run(db, _own(statement.sql), *statement.values)
+        run(db, numbered(statement.sql), *statement.values)
         checked(statement, db.changes())
-
-
-@lru_cache(maxsize=256)
-def _own(sql: str) -> str:
-    """The statement with its parameters as SQLite numbers them."""
-    return re.sub(r"\$(\d+)", r"?\1", sql)

@@ -18,7 +18,7 @@ from stepwell.kernel.explaining import RunFacts
 from stepwell.kernel.progress import Place, Progress
 from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.record import VersionRow
-from stepwell.store import Heard, Notice, RunFilter, RunOutline, WorkerRow
+from stepwell.store import Found, Heard, Notice, RunFilter, RunOutline, WorkerRow
 from stepwell.stores.access import SqlAccess
 from stepwell.stores.migrations import migrations, pending
 from stepwell.stores.records import SqlRecords
@@ -285,7 +285,7 @@ class SqliteStore:
     async def ended(self, run_ids: Sequence[str]) -> list[str]:
         return await self._read.run(lambda db: reads.ended(db, run_ids))
 
-    async def list_runs(self, where: RunFilter) -> list[Run]:
+    async def list_runs(self, where: RunFilter) -> Found:
         return await self._read.run(lambda db: reads.list_runs(db, where))
 
     async def count_runs(self, workspace_id: str) -> dict[str, dict[str, int]]:
