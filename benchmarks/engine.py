@@ -28,6 +28,7 @@ class Sizes:
     schedules: int = 1_000
     idle_seconds: float = 10.0
     http_seconds: float = 30.0
+    listed: int = 1_000_000
 
 
 @dataclass(frozen=True)

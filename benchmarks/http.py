@@ -8,6 +8,8 @@ import sys
 import tempfile
 import time
 import urllib.request
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -26,10 +28,17 @@ DEFINITION = {
 
 def w12(options: Options) -> dict[str, Any]:
     """Runs started per second, by whoever has a token and by whoever knows a webhook's path."""
+    with serving(options, "--concurrency", str(options.concurrency)) as (url, own):
+        return _measured(url, own, options.sizes.http_seconds)
+
+
+@contextmanager
+def serving(options: Options, *arguments: str) -> Iterator[tuple[str, dict[str, str]]]:
+    """A server on the store: its address, and the headers of whoever may do everything there."""
     with tempfile.TemporaryDirectory(prefix="stepwell-bench-") as folder:
         command = [
             sys.executable, "-m", "stepwell.cli", "serve", "--port", "0", "--json",
-            "--store", options.dsn, "--concurrency", str(options.concurrency),
+            "--store", options.dsn, *arguments,
         ]  # fmt: skip
         with Path(folder, "log").open("wb") as log:
             server = process.spawn(command, cwd=folder, stdout=subprocess.PIPE, stderr=log)
@@ -37,13 +46,12 @@ def w12(options: Options) -> dict[str, Any]:
             assert server.stdout is not None
             url = json.loads(server.stdout.readline())["url"]
             token = Path(folder, ".stepwell", "token").read_text().strip()
-            return _measured(url, token, options.sizes.http_seconds)
+            yield url, {"Authorization": f"Bearer {token}"}
         finally:
             process.kill(server)
 
 
-def _measured(url: str, token: str, seconds: float) -> dict[str, Any]:
-    own = {"Authorization": f"Bearer {token}"}
+def _measured(url: str, own: dict[str, str], seconds: float) -> dict[str, Any]:
     _asked(f"{url}/api/definitions/publish", own, {"document": DEFINITION})
     body = '{"input": {"name": "{number}"}}'
     starts = _loaded(f"{url}/api/definitions/greeting/runs", own, body, seconds)

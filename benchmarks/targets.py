@@ -68,6 +68,8 @@ def _targets() -> Iterator[Target]:
         over = "w12", "webhooks, per second", "webhooks_per_second", us
         yield Target(*over, True, 1_500)
         yield Target("w12", "a webhook, p99 ms", "webhook_p99_ms", us, False, 150)
+        lists = "w13", "a list by any filter beside 1,000,000 runs, p95 ms", "list_p95_ms", us
+        yield Target(*lists, False, 50)
         full = ("claim", "W1 beside finished runs, steps/s", "full_steps_per_second", us)
         yield Target(*full, True, 0.8, us, "empty_steps_per_second")
         yield Target("claim", "the plan uses the live index", "uses_live_index", us, True, 1)
@@ -106,6 +108,7 @@ ROWS = (
     ("w12", "start_p99_ms", "a start over HTTP, p99 ms"),
     ("w12", "webhooks_per_second", "webhooks at 64 connections, per second"),
     ("w12", "webhook_p99_ms", "a webhook, p99 ms"),
+    ("w13", "list_p95_ms", "lists of runs beside 1,000,000, by the slowest filter, p95 ms"),
 )
 
 METHOD = """\

@@ -16,6 +16,7 @@ from typing import Any
 from benchmarks import process
 from benchmarks.engine import Engine, Options, poll, read_trace
 from benchmarks.http import w12
+from benchmarks.listing import w13
 
 STEPS = 5  # of each run of W1 and W7
 ROUNDS = 5  # of W9, in which what is compared takes turns
@@ -252,7 +253,7 @@ def w8(options: Options) -> Figures:
 
 
 IN_WORKER = {w.__name__: w for w in (w1, w2, w3, w4, w5, w6, w9, w10, w11, crash, recover, idle)}
-AROUND_WORKER = {w.__name__: w for w in (w7, w8, w12)}
+AROUND_WORKER = {w.__name__: w for w in (w7, w8, w12, w13)}
 
 
 def main(engine: type[Engine], module: str) -> None:
