@@ -11,6 +11,7 @@ from __future__ import annotations
 from stepwell.testing.conformance import (
     access,
     limits,
+    listing,
     recovery,
     running,
     triggers,
@@ -24,6 +25,7 @@ __all__ = [
     "Check",
     "access",
     "limits",
+    "listing",
     "recovery",
     "running",
     "triggers",
