@@ -29,7 +29,7 @@ from stepwell.kernel.changes import (
     WatchWaits,
 )
 from stepwell.kernel.claiming import start_with_claim
-from stepwell.stores.postgres import pacing, recording, waiting
+from stepwell.stores.postgres import emitting, pacing, recording, waiting
 from stepwell.stores.postgres.claim import claim, peek
 from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.ending import cancel_runs, end_alone, end_runs, trees
@@ -138,6 +138,7 @@ async def apply_within(
         by_kind.setdefault(type(change), []).append((index, change))
     locked, waits = await _lock(db, by_kind, named)
     _drop_fenced(by_kind, locked, done)
+    ask, claimed = _direct(batch), None
     for kind, work in _ORDER:
         if found := by_kind.get(kind):
             if kind is SendSignal:
@@ -147,19 +148,28 @@ async def apply_within(
                 await waiting.send_signals(db, found, locked, done)
             elif kind is EmitEvent:
                 own = by_kind.get(OpenWait)
-                await waiting.emit_events(db, found, None if own else waits, done)
+                claimed = await emitting.emit_events(db, found, None if own else waits, done, ask)
             else:
                 await work(db, found, done)
-    for index, ask in by_kind.get(ClaimRuns, ()):
-        done.outcomes[index] = await claim(db, ask, done)
+    for index, asking in by_kind.get(ClaimRuns, ()):
+        done.outcomes[index] = claimed or await claim(db, asking, done)
     return done
+
+
+def _direct(batch: Sequence[Change]) -> ClaimRuns | None:
+    """The claim that shares a batch with nothing but events, and asks for nothing special."""
+    asks = [c for c in batch if type(c) is ClaimRuns]
+    others = any(type(c) not in (EmitEvent, ClaimRuns) for c in batch)
+    if others or len(asks) != 1 or asks[0].sweep or asks[0].resent or asks[0].suspects:
+        return None
+    return asks[0]
 
 
 async def _lock(
     db: asyncpg.Connection, by_kind: dict[type[Any], Found], named: bool
-) -> tuple[Locked, waiting.Waits]:
+) -> tuple[Locked, emitting.Waits]:
     """Lock all that the batch is about to touch, in order; and who waits for its events."""
-    waits: waiting.Waits = {}
+    waits: emitting.Waits = {}
     names = _names(by_kind)
     ending = [c.held.run_id for _, c in by_kind.get(EndRun, ())]
     run_ids = _run_ids(by_kind)
@@ -181,9 +191,9 @@ async def _lock(
         if events:
             # On its own an event locks them as it finds them; others have more to put in order.
             alone = not (run_ids or debounced or ending)
-            waits = await waiting.waiting_for(db, events, locking=alone)
+            waits = await emitting.waiting_for(db, events, locking=alone)
             if not alone:
-                run_ids.update(run_id for found in waits.values() for run_id, _, _ in found)
+                run_ids.update(run_id for found in waits.values() for run_id, *_ in found)
         if debounced:
             run_ids.update(await pacing.absorbing(db, debounced))
     locked = await lock(db, names, run_ids, ending) if names or run_ids else {}
@@ -246,7 +256,7 @@ _ORDER: list[tuple[type[Any], Any]] = [
     (LogAttempt, recording.log_attempts),
     (OpenWait, waiting.open_waits),
     (SendSignal, waiting.send_signals),
-    (EmitEvent, waiting.emit_events),
+    (EmitEvent, emitting.emit_events),
     (EndRun, end_runs),
     (ParkRun, waiting.park_runs),
     (RestRun, waiting.rest_runs),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import asyncpg
@@ -16,7 +17,7 @@ from stepwell.kernel.changes import (
 )
 from stepwell.kernel.crashes import SUSPECT, admits, set_apart
 from stepwell.stores.postgres.admission import admit
-from stepwell.stores.postgres.columns import pack_texts, texts
+from stepwell.stores.postgres.columns import Columns, pack_texts, texts
 
 # More candidates than there is room for, in case other workers have locked the first ones.
 SPARE = 50
@@ -180,6 +181,60 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
         ask.limit + SPARE if ask.limit > 0 else 0,
         pack_texts(ask.known),
     )
+
+
+_WOKEN = Columns("run_id text", "key text", "result text", "ended_at bigint", first=5)
+
+
+async def take_woken(
+    db: asyncpg.Connection, ask: ClaimRuns, results: Sequence[tuple[str, str, str, int]],
+    done: Committed,
+) -> Claimed:  # fmt: skip
+    """End waits, and give their runs, which are parked and locked, to the worker that asks.
+
+    What a claim would do in three trips after that, and with two versions of each run's row. What
+    else is due is left for the next claim, for which there is room.
+    """
+    rows = await db.fetch(
+        f"""WITH RECURSIVE {LANES}, given AS MATERIALIZED ({_WOKEN.sql}
+            ), lease AS MATERIALIZED (
+                SELECT FROM workers WHERE id = $1 AND expires_at > $2 FOR KEY SHARE
+            ), ended AS (
+                UPDATE waits w SET result = g.result, ended_at = g.ended_at FROM given g
+                WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM given))
+                  AND w.run_id = g.run_id AND w.key = g.key AND w.ended_at IS NULL
+                RETURNING w.run_id, w.ended_at
+            ), woken AS (
+                SELECT run_id, min(ended_at) AS ended_at FROM ended GROUP BY run_id
+            ), due AS (
+                UPDATE runs r SET due_at = least(r.due_at, e.ended_at) FROM woken e
+                WHERE r.id = ANY(ARRAY(SELECT run_id FROM given)) AND r.id = e.run_id
+                  AND NOT EXISTS (SELECT FROM lease)
+            ), taken AS (
+                {_TAKE} FROM woken e
+                WHERE r.id = ANY(ARRAY(SELECT run_id FROM given)) AND r.id = e.run_id
+                  AND EXISTS (SELECT FROM lease)
+                RETURNING false AS nudge, {_COLUMNS}, r.priority, e.ended_at
+            )
+            SELECT EXISTS (SELECT FROM lease), {ANYTHING_DUE}, {NEXT_AT}, c.* FROM (SELECT) m
+            LEFT JOIN (
+                SELECT f.nudge, f.id, f.definition, f.version, f.program, f.fence, f.attempt,
+                    f.created_at, f.deadline_at, f.idempotency_key, f.key_base, f.revision,
+                    f.trigger, f.forked_from, {_INPUT}, f.priority, f.ended_at
+                FROM taken f
+            ) c ON true""",
+        ask.worker_id,
+        ask.now,
+        ask.workspace_id,
+        ask.programs,
+        *_WOKEN.pack(results),
+    )
+    leased, more, next_at = rows[0][:3]
+    if not leased:
+        done.due = True
+        return Claimed([], None, lease_lost=True)
+    found: list[Any] = sorted((row[3:] for row in rows if row[3] is not None), key=_order)
+    return Claimed(await _load(db, found, ask.now), None if more else next_at, more)
 
 
 async def _forgotten(db: asyncpg.Connection, ask: ClaimRuns) -> list[str]:

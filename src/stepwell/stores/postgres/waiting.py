@@ -1,4 +1,4 @@
-"""Waits, signals and events on PostgreSQL: whoever comes second finds the first."""
+"""Waits and signals on PostgreSQL: whoever comes second finds the first."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ import asyncpg
 
 from stepwell.kernel.changes import (
     Committed,
-    EmitEvent,
     Held,
     OpenWait,
     ParkRun,
@@ -19,7 +18,7 @@ from stepwell.kernel.changes import (
     WatchWaits,
 )
 from stepwell.kernel.codec import decode
-from stepwell.kernel.matching import contains, terms_of
+from stepwell.kernel.matching import contains
 from stepwell.kernel.outcomes import child_result
 from stepwell.kernel.signals import Awaiting, hand_out
 from stepwell.kernel.states import ENDED, quoted
@@ -168,94 +167,6 @@ async def send_signals(
         Result(c.run_id, taken[c.id], c.payload, c.created_at) for c in changes if c.id in taken
     ]
     await end_waits(db, results, done)
-
-
-# Open waits by the id of the event that they may match: (run, key, match).
-Waits = dict[str, list[tuple[str, str, str | None]]]
-
-
-_FOUND = """SELECT g.number, w.run_id, w.key, w.match
-            FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[])
-                AS g (number, workspace_id, event, term)
-            CROSS JOIN LATERAL (
-                SELECT run_id, key, match FROM waits
-                WHERE workspace_id = g.workspace_id AND event = g.event AND term = g.term
-                  AND ended_at IS NULL OFFSET 0) w"""
-_FOUND_AND_LOCKED = f"""SELECT f.* FROM ({_FOUND} ORDER BY w.run_id) f CROSS JOIN LATERAL (
-                            SELECT FROM runs WHERE id = f.run_id FOR NO KEY UPDATE) r"""
-
-
-async def waiting_for(
-    db: asyncpg.Connection, changes: Sequence[EmitEvent], *, locking: bool = False
-) -> Waits:
-    """Open waits that may match these events; `locking` their runs, in order, on the way."""
-    places = [
-        (number, change.workspace_id, change.type, term)
-        for number, change in enumerate(changes)
-        for term in terms_of(decode(change.payload))
-    ]
-    found: Waits = {}
-    for number, *wait in await db.fetch(
-        _FOUND_AND_LOCKED if locking else _FOUND,
-        *zip(*places, strict=True),
-    ):
-        found.setdefault(changes[number].id, []).append((wait[0], wait[1], wait[2]))
-    return found
-
-
-async def emit_events(
-    db: asyncpg.Connection, found: list[tuple[int, EmitEvent]], waits: Waits | None,
-    done: Committed,
-) -> None:  # fmt: skip
-    """Write events to the outbox and end every wait of the workspace that they match.
-
-    `waits` are those that there were once their names were locked; None if the batch has opened
-    others since.
-    """
-    new = await _write_events(db, found, done)
-    if not new:
-        return
-    waits = await waiting_for(db, new) if waits is None else waits
-    results: dict[tuple[str, str], Result] = {}
-    for change in new:
-        payload = decode(change.payload)
-        for run_id, key, match in waits.get(change.id, ()):
-            if (run_id, key) not in results and (match is None or contains(payload, decode(match))):
-                results[run_id, key] = Result(run_id, key, change.payload, change.created_at)
-    await end_waits(db, list(results.values()), done)
-
-
-async def _write_events(
-    db: asyncpg.Connection, found: list[tuple[int, EmitEvent]], done: Committed
-) -> list[EmitEvent]:
-    rows = await db.fetch(
-        """INSERT INTO events (id, workspace_id, type, key, once_key, payload, created_at, pending)
-           SELECT *, CASE WHEN EXISTS (SELECT FROM triggers t
-                   WHERE t.workspace_id = g.workspace_id AND t.event = g.type)
-               THEN nextval('events_places') END
-           FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-                       $7::bigint[]) AS g (id, workspace_id, type, key, once_key, payload, at)
-           ON CONFLICT DO NOTHING RETURNING id, pending""",
-        *zip(
-            *[
-                (c.id, c.workspace_id, c.type, c.key, (c.key or "") if c.once else None, c.payload,
-                 c.created_at)
-                for _, c in found
-            ],
-            strict=True,
-        ),
-    )  # fmt: skip
-    new = {row[0] for row in rows}
-    done.firing = done.firing or any(row[1] is not None for row in rows)
-    others = [change.id for _, change in found if change.id not in new]
-    # An event with this very id was sent before, and its acknowledgement lost: it is new still.
-    sent: set[str] = set()
-    if others:
-        rows = await db.fetch("SELECT id FROM events WHERE id = ANY($1)", others)
-        sent = {row[0] for row in rows}
-    for index, change in found:
-        done.outcomes[index] = change.id in new or change.id in sent
-    return [change for _, change in found if change.id in new]
 
 
 def _pairs(
