@@ -185,7 +185,10 @@ async def test_answers_are_data_and_are_not_kept(server: Served) -> None:
 async def test_a_server_answers_only_to_names_it_goes_by(server: Served) -> None:
     for name in ("localhost", "steps.example:8787", "127.0.0.1:1", "[::1]:2", "192.0.2.7"):
         assert (await server.ask("GET", "/healthz", headers={"Host": name})).status_code == 200
-    for name in ("evil.example", "localhost.evil.example", "", "steps.example.evil:8787"):
+    for name in (
+        "evil.example", "localhost.evil.example", "", "steps.example.evil:8787", "localhost:x",
+        "localhost:1@evil.example", "127.0.0.1:80/x", "::1%@evil.example:80",
+    ):  # fmt: skip
         answer = await server.ask("GET", "/api/runs", headers={"Host": name})
         assert (answer.status_code, answer.json()["code"]) == (400, "host_unknown")
 

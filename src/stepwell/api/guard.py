@@ -15,6 +15,8 @@ MAX_PATH_BYTES = 8 * 1024
 # Methods that change nothing, so that no page of somebody else's can do harm with them.
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
+# A name or a number, and a port: what else may stand there would make a URL lead elsewhere.
+_HOST = re.compile(r"([a-z0-9._-]+|\[[0-9a-f:.]+\])(?::[0-9]{1,5})?")
 _REQUEST_ID = re.compile(r"[A-Za-z0-9._:-]{1,100}")
 
 # An answer of the API is data: never a page, never kept, never read by other sites.
@@ -50,8 +52,8 @@ def check_size(request: Request) -> None:
 def check_host(request: Request, known: Collection[str]) -> None:
     """Refuse names that this server does not go by: a page may have made its own name lead here."""
     host = request.headers.get("host", "").lower()
-    name = host if host.endswith("]") else host.rpartition(":")[0] or host
-    if name not in known and not _is_address(name):
+    found = _HOST.fullmatch(host)
+    if found is None or (found[1] not in known and not _is_address(found[1])):
         raise HostUnknown(
             f"This server does not go by {host or 'no name'!r:.200}. If it should, name it: "
             "STEPWELL_HOSTS, by commas."
