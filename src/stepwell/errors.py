@@ -210,6 +210,12 @@ class ServerUnavailable(StepwellError):
     code = "server_unavailable"
 
 
+class ProviderUnavailable(StepwellError):
+    """The provider that people log in at does not answer at the moment, or not as it should."""
+
+    code = "provider_unavailable"
+
+
 class Overtaken(StepwellError):
     """A record was changed by somebody else meanwhile."""
 

@@ -12,6 +12,7 @@ from stepwell.kernel.codec import MAX_RESULT_BYTES
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.names import show
 from stepwell.kernel.plans import NO_PLAN, Plan, read_plan
+from stepwell.kernel.urls import is_confidential
 
 # Variables that commands of nodes need to work at all, besides LC_…. Whatever else this process
 # was given, keys and passwords among it, is none of their business.
@@ -21,6 +22,8 @@ _PASSED_ON = frozenset({
 })  # fmt: skip
 # The engine's own folder, below where it is used.
 STATE_FOLDER = ".stepwell"
+# What it takes to log in at a provider: all of it, or none.
+_OIDC = ("STEPWELL_OIDC_ISSUER", "STEPWELL_OIDC_CLIENT_ID", "STEPWELL_OIDC_CLIENT_SECRET")
 LogFormat = Literal["text", "json"]
 DEFAULT_STORE = f"sqlite:///{STATE_FOLDER}/stepwell.db"
 
@@ -61,6 +64,12 @@ class Settings:
     otlp_endpoint: str | None = None
     # STEPWELL_LOG_FORMAT: how servers and workers log: as text, or as json, an object a line.
     log_format: LogFormat = "text"
+    # STEPWELL_OIDC_ISSUER: the provider that people can log in at, by its issuer's URL.
+    oidc_issuer: str | None = None
+    # STEPWELL_OIDC_CLIENT_ID: what the provider calls this server.
+    oidc_client_id: str | None = None
+    # STEPWELL_OIDC_CLIENT_SECRET: what the server shows to the provider, to be believed.
+    oidc_client_secret: str | None = None
     # What commands of nodes see of the environment: these variables, and no other.
     environment: Mapping[str, str] = field(default_factory=dict)
 
@@ -95,6 +104,7 @@ class Settings:
             if form not in get_args(LogFormat):
                 raise InvalidInput(f"STEPWELL_LOG_FORMAT must be text or json, not {form!r}.")
             found["log_format"] = form
+        found |= _oidc(source)
         found["http_allow_private"] = _flag(source, "STEPWELL_HTTP_ALLOW_PRIVATE")
         found["environment"] = {
             name: value
@@ -115,3 +125,21 @@ def _http_url(url: str, name: str) -> str:
     if not url.startswith(("http://", "https://")) or not url.isprintable():
         raise InvalidInput(f"{name} must be a URL with http:// or https://, not {show(url)}.")
     return url
+
+
+def _oidc(source: Mapping[str, str]) -> dict[str, str]:
+    given = {name: value for name in _OIDC if (value := source.get(name))}
+    if not given:
+        return {}
+    if missing := [name for name in _OIDC if name not in given]:
+        raise InvalidInput(
+            f"{' and '.join(given)} cannot be used without {' and '.join(missing)}: set all three, "
+            "or none."
+        )
+    issuer = given[_OIDC[0]]
+    if not is_confidential(issuer) or "?" in issuer:
+        raise InvalidInput(
+            f"{_OIDC[0]} must be a URL with https:// and without a query, or with http:// on this "
+            f"machine, not {show(issuer)}."
+        )
+    return {name.removeprefix("STEPWELL_").lower(): value for name, value in given.items()}

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -69,11 +69,12 @@ class Served:
 
 @asynccontextmanager
 async def served(
-    store_url: str, workflows: Sequence[Any] = (), *, worker: bool = True, hosts: Sequence[str] = ()
-) -> AsyncIterator[Served]:
+    store_url: str, workflows: Sequence[Any] = (), *, worker: bool = True,
+    hosts: Sequence[str] = (), settings: Mapping[str, Any] | None = None,
+) -> AsyncIterator[Served]:  # fmt: skip
     """A server for that store, stopped in order at the end."""
     shape = Shape(tuple(workflows), (), {"grace": 1} if worker else None)
-    async with Host(store_url, shape, Settings(secret_key=new_key())) as host:
+    async with Host(store_url, shape, Settings(secret_key=new_key(), **settings or {})) as host:
         await host.begin()
         api, stop, listening = (
             Api(host, {"localhost", *hosts}),

@@ -21,7 +21,7 @@ from stepwell.api.exchange import (
 from stepwell.api.gatehouse import Gatehouse
 from stepwell.api.guard import SECURITY_HEADERS, check_host, check_size, given_id
 from stepwell.api.pages import HEALTH, pages
-from stepwell.api.problems import MEDIA_TYPE, problem, status_of
+from stepwell.api.problems import MEDIA_TYPE, problem, problem_answer
 from stepwell.api.routing import Match, Routes
 from stepwell.app.hosting import Host
 from stepwell.app.performing import Performer
@@ -113,24 +113,6 @@ class Api:
         endpoint: Endpoint = match.target
         request.endpoint = getattr(endpoint, "name", request.endpoint)
         return await endpoint(request, match.values)
-
-
-def problem_answer(request: Request, error: StepwellError) -> Answer:
-    """The answer that an error makes."""
-    status = status_of(error)
-    if error.code == "conflict" and "if-match" in request.headers:
-        status = 412
-    if status >= 500:
-        log.error("Request %s: %s", request.id, error)
-    headers = []
-    if status == 401:
-        headers.append(("www-authenticate", 'Bearer realm="stepwell"'))
-    if (seconds := error.details.get("retry_after")) is not None:
-        headers.append(("retry-after", str(max(1, round(seconds)))))
-    if methods := error.details.get("methods"):
-        headers.append(("allow", ", ".join(methods)))
-    said = problem(error, status, request.path, request.id)
-    return Answer(status, Answer.json(said).body, MEDIA_TYPE, headers)
 
 
 def _nothing_there(request: Request, methods: set[str]) -> StepwellError:

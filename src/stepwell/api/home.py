@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from html import escape
+from urllib.parse import urlsplit
 
 from stepwell.api.exchange import Answer, Request
 from stepwell.api.gatehouse import Gatehouse
@@ -26,6 +27,7 @@ _PAGE = """<!doctype html>
 _STRANGER = (
     "<p>You are not logged in. Open the login link that <code>stepwell serve</code> prints.</p>"
 )
+_PROVIDER = '<p><a href="/login/oidc">Log in with {name}</a></p>'
 
 
 class Home:
@@ -39,9 +41,15 @@ class Home:
         try:
             admission = await self._gatehouse.admit(request)
         except Unauthenticated:
-            return _page(_STRANGER, 401)
+            return _page(_ways_in(self._host.settings.oidc_issuer), 401)
         stepwell = await self._host.workspace(admission.workspace_id)
         return _page(await _shown(stepwell, admission))
+
+
+def _ways_in(issuer: str | None) -> str:
+    if issuer is None:
+        return _STRANGER
+    return _STRANGER + _PROVIDER.format(name=escape(urlsplit(issuer).netloc))
 
 
 async def _shown(stepwell: Stepwell, admission: Admission) -> str:

@@ -40,7 +40,7 @@ class LogIn:
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BodyInvalid(f"The body is not JSON: {error}.") from None
         session = await self._doorkeeper.login(given.name, given.password, request.address)
-        return Answer(204, headers=[_cookie(request, session)])
+        return Answer(204, headers=[session_cookie(request, session)])
 
 
 class LoginLink:
@@ -51,7 +51,7 @@ class LoginLink:
 
     async def __call__(self, request: Request, values: Mapping[str, str]) -> Answer:
         session = await self._doorkeeper.login_with_link(values["link"], request.address)
-        return Answer(303, headers=[("location", "/"), _cookie(request, session)])
+        return Answer(303, headers=[("location", "/"), session_cookie(request, session)])
 
 
 class LogOut:
@@ -69,9 +69,14 @@ class LogOut:
         return Answer(204, headers=[("set-cookie", gone)])
 
 
-def _cookie(request: Request, login: Login) -> tuple[str, str]:
+def session_cookie(request: Request, login: Login) -> tuple[str, str]:
+    """The header that makes a browser keep its session."""
     # Lax, not Strict: whoever follows a link to a run from a mail is still logged in.
-    secure = "; Secure" if request.scope.get("scheme") == "https" else ""
     until = format_datetime(moment(login.expires_at), usegmt=True)
-    kept = f"Path=/; Expires={until}; HttpOnly; SameSite=Lax{secure}"
+    kept = f"Path=/; Expires={until}; HttpOnly; SameSite=Lax{secure(request)}"
     return "set-cookie", f"{COOKIE}={login.cookie}; {kept}"
+
+
+def secure(request: Request) -> str:
+    """What a cookie that came over TLS has at its end, so that it goes no other way."""
+    return "; Secure" if request.scope.get("scheme") == "https" else ""

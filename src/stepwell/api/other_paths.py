@@ -80,6 +80,30 @@ OTHER_PATHS: dict[str, Any] = {
             requestBody={"required": True, "content": {"application/json": {"schema": _LOGIN}}},
         )
     },
+    "/login/oidc": {
+        "get": _item(
+            "Go to the provider to log in there, if this server has one.",
+            "303",
+            None,
+            "sessions",
+            security=[],
+            others=("404", "503"),
+        )
+    },
+    "/login/oidc/callback": {
+        "get": _item(
+            "Come back from the provider: the answer sets a cookie.",
+            "303",
+            None,
+            "sessions",
+            security=[],
+            others=("401", "403", "404", "429", "503"),
+            parameters=[
+                {"name": name, "in": "query", "schema": {"type": "string"}}
+                for name in ("state", "code", "error")
+            ],
+        )
+    },
     "/api/logout": {"post": _item("End the session.", "204", None, "sessions", others=_REFUSED)},
     "/api/runs/{run_id}/events": {
         "get": {

@@ -14,6 +14,7 @@ from stepwell.api.gatehouse import Gatehouse
 from stepwell.api.home import Home
 from stepwell.api.live import LiveEndpoint
 from stepwell.api.logging_in import LogIn, LoginLink, LogOut
+from stepwell.api.oidc.pages import oidc_pages
 from stepwell.api.openapi import openapi
 from stepwell.app.hosting import Host
 from stepwell.errors import PermissionDenied, StepwellError, StoreUnavailable, WorkspaceNotFound
@@ -42,6 +43,7 @@ def pages(
     yield "POST", "/api/login", LogIn(host.doorkeeper)
     yield "POST", "/api/logout", LogOut(host.doorkeeper)
     yield "GET", "/login/{link}", LoginLink(host.doorkeeper)
+    yield from oidc_pages(host)
     yield "GET", "/api/runs/{run_id}/events", LiveEndpoint(host, gatehouse, closing)
     hooks = Hooks(host)
     for depth in range(1, DEEPEST + 1):

@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import logging
 from http import HTTPStatus
 from typing import Any
 
 import msgspec
 
 from stepwell import errors
+from stepwell.api.exchange import Answer, Request
 from stepwell.errors import InvalidInput, StepwellError
+
+log = logging.getLogger("stepwell.api")
 
 MEDIA_TYPE = "application/problem+json"
 # What is wrong with a value, and has no row of its own.
@@ -65,6 +69,7 @@ STATUSES = {
     "queue_full": 429,
     "headers_too_large": 431,
     "not_open": 503,
+    "provider_unavailable": 503,
     "secret_key_invalid": 503,
     "store_unavailable": 503,
 }
@@ -115,3 +120,21 @@ def problem(error: StepwellError, status: int, instance: str, request_id: str) -
         request_id=request_id,
         details=details,
     )
+
+
+def problem_answer(request: Request, error: StepwellError) -> Answer:
+    """The answer that an error makes."""
+    status = status_of(error)
+    if error.code == "conflict" and "if-match" in request.headers:
+        status = 412
+    if status >= 500:
+        log.error("Request %s: %s", request.id, error)
+    headers = []
+    if status == 401:
+        headers.append(("www-authenticate", 'Bearer realm="stepwell"'))
+    if (seconds := error.details.get("retry_after")) is not None:
+        headers.append(("retry-after", str(max(1, round(seconds)))))
+    if methods := error.details.get("methods"):
+        headers.append(("allow", ", ".join(methods)))
+    said = problem(error, status, request.path, request.id)
+    return Answer(status, Answer.json(said).body, MEDIA_TYPE, headers)

@@ -26,6 +26,7 @@ from stepwell.access import (
 from stepwell.errors import (
     InvalidName,
     Overtaken,
+    PermissionDenied,
     RateLimited,
     Unauthenticated,
     UserNotFound,
@@ -206,7 +207,7 @@ class Doorkeeper:
         except InvalidName:
             name = ""  # nobody's
         now = self._clock.now()
-        await self._count_login(address)
+        await self.count_login(address)
         await attempt(self._triggers, account_key(name), PER_ACCOUNT, now)
         user = await self._access.user_named(name)
         verdict = await compared(password, None if user is None else user.password_hash)
@@ -221,13 +222,30 @@ class Doorkeeper:
 
     async def login_with_link(self, text: str, address: str) -> Login:
         """Log in whom a link is for, once."""
-        await self._count_login(address)
+        await self.count_login(address)
         user = await self._access.use_link(hash_of(text), self._clock.now())
         if user is None or not await self._belongs(user):
             raise Unauthenticated("The link was used already, or is too old. Ask for a new one.")
         return await self._logged_in(user)
 
-    async def _count_login(self, address: str) -> None:
+    async def login_as(self, name: str, address: str) -> Login:
+        """Log in whom somebody else vouches for; `count_login` comes before they are asked."""
+        user = None
+        with suppress(InvalidName):
+            # Letters that only look like others are other letters to who vouches: not folded.
+            folded = user_name(name)
+            if name.isascii() or name == folded:
+                user = await self._access.user_named(folded)
+        if user is None or not await self._belongs(user):
+            log.warning("A login from %s failed: the provider's user is nobody's here.", address)
+            raise PermissionDenied(
+                "Nobody here has your e-mail address as a name, or they belong to no workspace. "
+                "Ask an owner of a workspace to add you by that address."
+            )
+        return await self._logged_in(user)
+
+    async def count_login(self, address: str) -> None:
+        """Count an attempt to log in from an address; raises RateLimited."""
         key = f"login:{network_of(address)}"
         await attempt(self._triggers, key, PER_ADDRESS, self._clock.now())
 

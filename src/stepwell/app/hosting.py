@@ -43,7 +43,7 @@ class Host:
     def __init__(self, url: str, shape: Shape, settings: Settings) -> None:
         self._url = url
         self._shape = shape
-        self._settings = settings
+        self.settings = settings
         self._open: dict[str, Stepwell] = {}
         # By workspace, if it executes anything.
         self.workers: dict[str, Worker] = {}
@@ -100,7 +100,7 @@ class Host:
         shape = self._shape
         stepwell = Stepwell(
             self._url, shape.workflows, functions=shape.functions, workspace=workspace_id,
-            settings=self._settings, telemetry=[self.metrics],
+            settings=self.settings, telemetry=[self.metrics],
         )  # fmt: skip
         await self._stack.enter_async_context(stepwell)
         if shape.worker is not None:

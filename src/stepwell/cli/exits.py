@@ -20,6 +20,7 @@ OK, INPUT_ERROR, USAGE_ERROR, FAILURE, INTERRUPTED = 0, 10, 20, 40, 130
 _FAILURES = frozenset(
     {
         "permission_denied",
+        "provider_unavailable",
         "address_unavailable",
         "queue_full",
         "quota_exceeded",

@@ -11,6 +11,8 @@ from stepwell.errors import StoreUrlInvalid
 _HOST = r"(?:\[[^\]]*\]|[^:,\[\]]*)(?::\d*)?"
 _HOSTS = re.compile(f"{_HOST}(?:,{_HOST})*")
 _PORT = re.compile(r":(\d+)(?=,|$)")
+# Of a web server: a host, and nothing that cannot be sent as it is.
+_WEB = re.compile(r"https?://[A-Za-z0-9._:\[\]-]+(?:[/?][!\"$-~]*)?")
 _SCHEME = re.compile(r"[A-Za-z][\w+.-]*:(?://)?")
 
 
@@ -73,3 +75,10 @@ def is_loopback(url: str) -> bool:
         return ip_address(host).is_loopback
     except ValueError:
         return host == "localhost"
+
+
+def is_confidential(url: str) -> bool:
+    """Whether nobody on the way to a web server can read along, or answer in its place."""
+    if not _WEB.fullmatch(url):
+        return False
+    return url.startswith("https://") or is_loopback(url)
