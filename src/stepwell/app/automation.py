@@ -7,6 +7,7 @@ from contextlib import asynccontextmanager
 from functools import cached_property
 
 from stepwell.app.operations import Operations
+from stepwell.app.premises import Premises
 from stepwell.engine.housekeeping import Housekeeping, Service
 from stepwell.engine.outbox import Outbox
 from stepwell.engine.pruner import Pruner
@@ -23,6 +24,7 @@ from stepwell.trigger import Request
 class Automation(Operations):
     """The triggers of a workspace, at work."""
 
+    _premises: Premises
     _telemetry: Telemetry
     # How many are inside `housekeeping`.
     _keeping = 0
@@ -51,18 +53,20 @@ class Automation(Operations):
     async def housekeeping(self) -> AsyncIterator[None]:
         """Start what triggers start, and delete what is old, while inside; workers do so too."""
         self._writer.check_open()
-        self.store.watch(self._dispatcher.noticed)
-        keeper = self._dispatcher.housekeeping
+        self.store.watch(self._premises.dispatcher.noticed)
+        keeper = self._crew.housekeeping
         if keeper is None:
             firing = (self.store, self._workspace, self._firer, self._telemetry)
-            pruner = Pruner(self.store, self._ids.new(), self._telemetry)
             reconciler = Reconciler(
                 self.store, self._workspace, self._changed,
-                lambda: bool(self._dispatcher.workers),
+                lambda: bool(self._crew.workers),
             )  # fmt: skip
-            services: list[Service] = [Ticker(*firing), Outbox(*firing), reconciler, pruner]
+            services: list[Service] = [Ticker(*firing), Outbox(*firing), reconciler]
+            # What is old is deleted in all workspaces at once, so one of them does it for the rest.
+            if self._premises.dispatcher.crews[0] is self._crew:
+                services.append(Pruner(self.store, self._ids.new(), self._telemetry))
             keeper = Housekeeping(self.store.clock, services)
-            self._dispatcher.housekeeping = keeper
+            self._crew.housekeeping = keeper
             keeper.start()
         self._keeping += 1
         try:
@@ -70,14 +74,14 @@ class Automation(Operations):
         finally:
             self._keeping -= 1
             if self._keeping == 0:
-                self._dispatcher.housekeeping = None
+                self._crew.housekeeping = None
                 await keeper.stop()
 
     @cached_property
     def _receiver(self) -> Receiver:
         return Receiver(
             self.store, self._workspace, self._writer, self._starter, self._firer, self._vault,
-            self._tally, self._settings.plan, self._dispatcher.claim_soon,
+            self._tally, self._settings.plan, self._crew.claim_soon,
         )  # fmt: skip
 
     @cached_property

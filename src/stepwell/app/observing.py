@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from stepwell.catalog import opentelemetry
-from stepwell.engine.dispatcher import Dispatcher
+from stepwell.engine.crew import Crew
 from stepwell.settings import Settings
 from stepwell.store import Store
 from stepwell.telemetry import Telemetry
@@ -22,15 +22,14 @@ def tracing_of(settings: Settings, given: Sequence[Telemetry]) -> list[Telemetry
 class Observing:
     """One workspace in this process, as telemetry sees it."""
 
-    def __init__(self, store: Store, workspace_id: str, dispatcher: Dispatcher) -> None:
+    def __init__(self, store: Store, crew: Crew) -> None:
         self._store = store
-        self.workspace = workspace_id
-        self._dispatcher = dispatcher
+        self._crew = crew
+        self.workspace = crew.workspace_id
 
     def in_flight(self) -> Mapping[str, int]:
         """How many runs of each definition are being executed here."""
-        workers = self._dispatcher.workers
-        return Counter(name for worker in workers for name in worker.definitions)
+        return Counter(name for worker in self._crew.workers for name in worker.definitions)
 
     async def queue_depth(self) -> int:
         """How many runs are due and taken up by nobody."""

@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from stepwell.app.keys import keyring_for
 from stepwell.catalog import node_types, trigger_types
-from stepwell.engine.dispatcher import Dispatcher
+from stepwell.engine.crew import Crew
 from stepwell.engine.firing import Firer
 from stepwell.engine.observer import Observer
 from stepwell.engine.starting import Starter
@@ -42,7 +42,7 @@ class Operations:
     _workspace: str
     _ids: Ids
     _writer: Writer
-    _dispatcher: Dispatcher
+    _crew: Crew
     _starter: Starter
     _observer: Observer
     _settings: Settings
@@ -128,9 +128,9 @@ class Operations:
         """An operation has written what workers, here or elsewhere, may want to hear of."""
         self.store.announce(committed)
         self._observer.ended(committed.ended)
-        self._dispatcher.claim_soon()
+        self._crew.claim_soon()
         if committed.firing:
-            self._dispatcher.fire_soon()
+            self._crew.fire_soon()
 
     def _keyring(self) -> Keyring | None:
         """The operator's keys, if there are any."""

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-import asyncio
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any, Unpack
 
 from stepwell.app.automation import Automation
 from stepwell.app.keys import own_files
-from stepwell.app.observing import Observing, tracing_of
+from stepwell.app.observing import Observing
 from stepwell.app.operations import Operations
+from stepwell.app.premises import Premises
 from stepwell.app.reading import Reading
 from stepwell.app.run_handle import RunHandle
 from stepwell.catalog import check_url, node_types, plugged_in, store_for
 from stepwell.engine.admission import Bounds
-from stepwell.engine.dispatcher import Dispatcher
-from stepwell.engine.ending import Endings
+from stepwell.engine.crew import Crew
 from stepwell.engine.feed import Feed
 from stepwell.engine.graph_runs import GraphProgram
 from stepwell.engine.node_call import NodeHost
-from stepwell.engine.observer import Observer
 from stepwell.engine.program import Program
 from stepwell.engine.pruner import prune_once
 from stepwell.engine.revisions import Revisions
+from stepwell.engine.room import Room
 from stepwell.engine.starting import Starter, StartOptions
 from stepwell.engine.worker import Worker
-from stepwell.engine.writer import Writer
 from stepwell.errors import (
     InvalidInput,
     InvalidName,
@@ -37,7 +35,7 @@ from stepwell.errors import (
 from stepwell.graph.documents import checked, valid
 from stepwell.graph.plan import Plan
 from stepwell.kernel.changes import Committed, StartRun
-from stepwell.kernel.clock import Clock, SystemClock
+from stepwell.kernel.clock import SystemClock
 from stepwell.kernel.durations import Duration, lease_seconds, seconds
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.names import (
@@ -54,7 +52,7 @@ from stepwell.sdk.function import functions_by_name
 from stepwell.sdk.workflow import Workflow, registry
 from stepwell.settings import Settings
 from stepwell.store import Store
-from stepwell.telemetry import Telemetry, request_trace, told_to_all
+from stepwell.telemetry import Telemetry, request_trace
 
 # How many steps the error names when there is none of that key.
 MAX_SHOWN = 10
@@ -74,6 +72,7 @@ class Stepwell(Automation, Operations, Reading):
         telemetry: Sequence[Telemetry] = (),
         store: Store | None = None,
         ids: Ids | None = None,
+        premises: Premises | None = None,
     ) -> None:
         """To be opened once, with `async with`.
 
@@ -82,30 +81,32 @@ class Stepwell(Automation, Operations, Reading):
         `functions` are what nodes of type `python` may call, by their names.
         Definitions, runs and events of one `workspace` do not see those of another. `settings`,
         a `stepwell.settings.Settings`, are read from the environment unless given. `telemetry`
-        hears what becomes of runs. `store` and `ids` are for tests.
+        hears what becomes of runs. `store` and `ids` are for tests, `premises` for those who have
+        several workspaces open: what it shares with them, and neither opens nor closes.
         """
         self._settings = settings or Settings.read()
-        clock: Clock = store.clock if store is not None else SystemClock()
-        if store is None:
-            named = check_url(self._settings.store, "STEPWELL_STORE") if url is None else url
-            store = store_for(named, clock)
-            url = named
-        self.store = store
+        self._shares = premises is not None
+        if premises is None:
+            if store is None:
+                url = check_url(self._settings.store, "STEPWELL_STORE") if url is None else url
+                store = store_for(url, SystemClock())
+            premises = Premises(store, self._settings, telemetry, ids)
+        self._premises = premises
+        self.store = premises.store
         self._url = url
         self._workspace = check_text(workspace, "A workspace's name")
         if "/" in workspace:
             raise InvalidName(f"A workspace's name has no '/'; {workspace!r} has.")
-        self._ids = ids or Ids(clock)
+        self._ids = premises.ids
         self._workflows = registry(workflows)
         self._functions = functions_by_name(functions)
-        self._endings = Endings(self.store)
+        self._endings = premises.endings
+        self._telemetry = premises.telemetry
+        self._observer = premises.observer
+        self._writer = premises.writer
         self._feed = Feed(self.store, self._workspace)
-        self._tracing = tracing_of(self._settings, telemetry)
-        self._telemetry = told_to_all([*telemetry, *self._tracing])
-        self._observer = Observer(self.store, self._telemetry)
-        self._dispatcher = Dispatcher(self.store, self._endings, self._feed, self._observer)
-        self._observing = Observing(self.store, self._workspace, self._dispatcher)
-        self._writer = Writer(self.store, self._dispatcher.heard)
+        self._crew = Crew(self._workspace, self._feed)
+        self._observing = Observing(self.store, self._crew)
         self._used = False
         self._definitions = rows = [found.row() for found in self._workflows.values()]
         self._revisions = Revisions(self.store.records, self._workspace, node_types)
@@ -114,33 +115,35 @@ class Stepwell(Automation, Operations, Reading):
             self._settings.plan, self._settings.max_runs, self._settings.max_runs_per_user,
         )  # fmt: skip
         self._starter = Starter(
-            self.store, clock, self._ids, self._workspace, rows, self._revisions, bounds
+            self.store, self.store.clock, self._ids, self._workspace, rows, self._revisions, bounds
         )
 
     async def __aenter__(self) -> Stepwell:
         if self._used:
             raise NotOpen("A Stepwell opens once, and this one did; make a new one: Stepwell(…).")
         self._used = True
-        await self.store.open()
+        if not self._shares:
+            await self._premises.open()
         try:
             await self.store.register(self._workspace, self._definitions)
         except BaseException:
-            await self.store.close()
+            if not self._shares:
+                await self._premises.finish()
+                await self._premises.close()
             raise
-        self._writer.open()
+        self._premises.dispatcher.crews.append(self._crew)
         self._telemetry.opened(self._observing)
         return self
 
     async def __aexit__(self, *_: object) -> None:
         await self._tally.close()
-        await self._writer.close()
-        await self._endings.close()
+        if not self._shares:
+            await self._premises.finish()
         await self._feed.close()
+        self._premises.dispatcher.crews.remove(self._crew)
         self._telemetry.closed(self._observing)
-        await self._observer.close()
-        for each in self._tracing:
-            await asyncio.to_thread(each.close)
-        await self.store.close()
+        if not self._shares:
+            await self._premises.close()
 
     # -- starting ------------------------------------------------------------------------
 
@@ -207,7 +210,7 @@ class Stepwell(Automation, Operations, Reading):
 
     async def _start(self, changes: Sequence[StartRun]) -> list[RunHandle]:
         submitted = self._writer.submit(*changes)
-        self._dispatcher.claim_soon()
+        self._crew.claim_soon()
         return [RunHandle(self, run_id, created) for run_id, created in await submitted]
 
     async def fork(
@@ -267,7 +270,7 @@ class Stepwell(Automation, Operations, Reading):
     async def signal(self, run_id: str, name: str, payload: Any = None) -> bool:
         """Send a signal to a run; False if the run has already ended."""
         submitted = self._writer.submit(self._starter.signal(run_id, name, payload))
-        self._dispatcher.claim_soon()
+        self._crew.claim_soon()
         delivered = (await submitted)[0]
         if delivered is None:
             raise no_such_run(run_id)
@@ -278,7 +281,7 @@ class Stepwell(Automation, Operations, Reading):
     ) -> bool:
         """Emit an event of the workspace; False if an earlier `once` of that type and key won."""
         submitted = self._writer.submit(self._starter.event(type, payload, key, once))
-        self._dispatcher.claim_soon()
+        self._crew.claim_soon()
         return bool((await submitted)[0])
 
     async def tasks(self, run_id: str) -> list[Any]:
@@ -341,18 +344,18 @@ class Stepwell(Automation, Operations, Reading):
         worker = Worker(
             self.store, self._writer, self._starter, self._ids, self._workspace,
             self._programs(),
-            concurrency=check_count(concurrency, "concurrency"),
+            room=self._premises.room or Room(check_count(concurrency, "concurrency")),
             lease_seconds=lease_seconds(lease),
             grace_seconds=seconds(grace, "grace"),
             max_result_bytes=self._settings.max_result_bytes, telemetry=self._telemetry,
         )  # fmt: skip
         await worker.start()
-        self._dispatcher.workers.append(worker)
+        self._crew.workers.append(worker)
         try:
             async with self.housekeeping():
                 yield worker
         finally:
-            self._dispatcher.workers.remove(worker)
+            self._crew.workers.remove(worker)
             await worker.stop()
 
     def _programs(self) -> dict[str, Program]:

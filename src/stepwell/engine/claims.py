@@ -7,6 +7,7 @@ import contextvars
 import logging
 from typing import Any, Protocol
 
+from stepwell.engine.room import Room
 from stepwell.engine.suspects import Suspects
 from stepwell.engine.writer import Writer
 from stepwell.errors import NotOpen, StoreUnavailable
@@ -30,7 +31,7 @@ class Claimant(Protocol):
     surroundings: contextvars.Context
 
     def ask(self) -> ClaimRuns | None:
-        """What to claim as things stand now; None if nothing may be claimed."""
+        """What to claim as things stand now; None if nothing may be. The room says how many."""
         ...
 
     def take(self, claimed: Claimed) -> None:
@@ -38,19 +39,20 @@ class Claimant(Protocol):
         ...
 
     @property
-    def full(self) -> bool:
-        """Whether there is no room for another run."""
+    def active(self) -> int:
+        """How many runs it is executing."""
         ...
 
 
 class Claims:
     """One claim at a time: the one being gathered or under way, and when the next is due."""
 
-    def __init__(self, store: Store, writer: Writer, claimant: Claimant) -> None:
+    def __init__(self, store: Store, writer: Writer, claimant: Claimant, room: Room) -> None:
         self._store = store
         self._clock = store.clock
         self._writer = writer
         self._claimant = claimant
+        self._room = room
         self._ask: ClaimRuns | None = None
         # Whether another claim must follow the one that is under way.
         self._again = False
@@ -65,6 +67,10 @@ class Claims:
         # How many suspects the next claim calls up.
         self._called = 0
 
+    @property
+    def active(self) -> int:
+        return self._claimant.active
+
     def soon(self) -> None:
         """Something may have become due: claim, in the commit that is being gathered."""
         ask = None if self._writer.closed else self._claimant.ask()
@@ -74,7 +80,8 @@ class Claims:
             if self._ask.dated:
                 self._again = True  # it is under way already and may not see what is new
             else:
-                self._ask.limit, self._ask.known = ask.limit, ask.known
+                self._ask.known = ask.known
+                self._room.ask(self, self._ask)
                 self._ask.suspects = max(self._ask.suspects, self._called)
                 self._called = 0
             return
@@ -85,6 +92,7 @@ class Claims:
         self._again = False
         ask.suspects, self._called = self._called, 0
         self._ask = ask
+        self._room.ask(self, ask)
         self._writer.submit(ask).add_done_callback(
             lambda done: self._on_claimed(done, ask), context=self._claimant.surroundings
         )
@@ -129,12 +137,18 @@ class Claims:
     def _on_time(self) -> None:
         self._timer_at = None
         self._next_sweep_at = 0  # it may be that some run expires
-        if self._claimant.full:
+        if self._room.free <= 0:
             self._store.announce(Committed([], due=True))  # somebody else may have room
         self.soon()
 
     def _on_claimed(self, done: asyncio.Future[list[Any]], ask: ClaimRuns) -> None:
         self._ask = None
+        self._room.answered(self)
+        self._go_on(done, ask)
+        if self._room.free > 0:
+            self._room.made(but=self)
+
+    def _go_on(self, done: asyncio.Future[list[Any]], ask: ClaimRuns) -> None:
         if done.cancelled():
             return
         error = done.exception()
@@ -152,6 +166,7 @@ class Claims:
         if ask.sweep:
             self._unswept = claimed.unswept
         self._suspects.took(claimed.runs)
+        self._room.took(self, claimed.runs)
         self._claimant.take(claimed)
         if not claimed.more:  # else it is not known yet, and the timer stays as it is
             at = claimed.next_at
@@ -161,5 +176,5 @@ class Claims:
                 # Due, and yet even a sweep could not have it: others hold it. No reason to spin.
                 at = ask.now + PAUSE_MICROS
             self._at(at)
-        if self._again or (claimed.more and not self._claimant.full):
+        if self._again or (claimed.more and self._room.free > 0):
             self.soon()

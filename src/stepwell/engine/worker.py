@@ -15,6 +15,7 @@ from stepwell.engine.execution import Execution
 from stepwell.engine.failures import describe_failure
 from stepwell.engine.lease import enlist, retire_dead_neighbours
 from stepwell.engine.program import Program, execute, refused_end
+from stepwell.engine.room import Room
 from stepwell.engine.starting import Starter
 from stepwell.engine.surroundings import nobodys
 from stepwell.engine.threads import Threads
@@ -40,11 +41,11 @@ CHECK_SECONDS = 0.4
 
 
 class Worker:
-    """Executes runs of the programs it was given, up to `concurrency` at a time."""
+    """Executes runs of the programs it was given, as many at a time as there is room for."""
 
     def __init__(
         self, store: Store, writer: Writer, starter: Starter, ids: Ids, workspace_id: str,
-        programs: Mapping[str, Program], *, concurrency: int, lease_seconds: float,
+        programs: Mapping[str, Program], *, room: Room, lease_seconds: float,
         grace_seconds: float, max_result_bytes: int, telemetry: Telemetry,
     ) -> None:  # fmt: skip
         self._store = store
@@ -55,15 +56,15 @@ class Worker:
         self._workspace_id = workspace_id
         self._programs = programs
         self._program_names = sorted(programs)
-        self._concurrency = concurrency
+        self._room = room
         self._lease_seconds = lease_seconds
         self._grace_seconds = grace_seconds
         self._max_result_bytes = max_result_bytes
         self.telemetry = telemetry
         # As many again, for programs that are parked and stay warm.
-        self._program_threads = Threads("stepwell-program", 2 * concurrency)
+        self._program_threads = Threads("stepwell-program", 2 * room.most)
         # Many more: a function that ran into its timeout may hold its thread for ever.
-        self._step_threads = Threads("stepwell-step", 4 * concurrency + 64)
+        self._step_threads = Threads("stepwell-step", 4 * room.most + 64)
         self.id = ""
         # Programs see the context variables that were set when the worker was started.
         self.surroundings = nobodys()
@@ -73,7 +74,7 @@ class Worker:
         self._parking: dict[str, Execution] = {}
         self._warm: dict[str, tuple[Execution, Timer]] = {}
         self._stopping = True
-        self.claims = Claims(store, writer, self)
+        self.claims = Claims(store, writer, self, room)
         self.turns = Turns()
         self.losses = Losses()
         self._renewed_at = 0
@@ -88,6 +89,7 @@ class Worker:
         hush(asyncio.get_running_loop())
         await self._enlist()
         await self._retire_dead_neighbours()
+        self._room.enter(self.claims)
         self._stopping = False
         create = asyncio.get_running_loop().create_task
         self._duties = [create(self._beat()), create(self._check())]
@@ -119,6 +121,7 @@ class Worker:
             await asyncio.wait_for(self._writer.drained(), 5)
             await asyncio.wait_for(self._store.retire([self.id], alive=True), 5)
         self._active.clear()
+        self._room.leave(self.claims)
         self._program_threads.shutdown(wait=False)
         self._step_threads.shutdown(wait=False)
 
@@ -126,13 +129,13 @@ class Worker:
         self.id = f"w-{self._ids.new()}"
         self._renewed_at = self._clock.now()
         await enlist(
-            self._store, self.id, self._workspace_id, self._program_names, self._concurrency,
+            self._store, self.id, self._workspace_id, self._program_names, self._room.most,
             self._lease_seconds,
         )  # fmt: skip
 
     async def _retire_dead_neighbours(self) -> None:
         """Processes of this host that are gone need not be waited for until their lease ends."""
-        if await retire_dead_neighbours(self._store):
+        if self._room.is_first(self.claims) and await retire_dead_neighbours(self._store):
             self.claims.sweep_soon()
 
     async def _beat(self) -> None:
@@ -182,6 +185,7 @@ class Worker:
         for execution in [*self._active.values(), *self._let_go_waiting()]:
             execution.stop()
         self._active.clear()
+        self._room.made(but=self.claims)
 
     def _let_go_waiting(self) -> list[Execution]:
         """Programs in memory whose runs are parked, or about to be; they are forgotten here."""
@@ -226,18 +230,15 @@ class Worker:
         return [execution.claimed.definition for execution in self._active.values()]
 
     @property
-    def full(self) -> bool:
-        return len(self._active) >= self._concurrency
+    def active(self) -> int:
+        return len(self._active)
 
     def ask(self) -> ClaimRuns | None:
         """What to claim as things stand now."""
         if self._stopping or self._enlisting is not None:
             return None
-        return ClaimRuns(
-            self._workspace_id, self.id, self._program_names,
-            limit=self._concurrency - len(self._active),
-            known=[*self._active, *self._ending, *self._parking],
-        )  # fmt: skip
+        known = [*self._active, *self._ending, *self._parking]
+        return ClaimRuns(self._workspace_id, self.id, self._program_names, 0, known=known)
 
     def take(self, claimed: Claimed) -> None:
         """Begin with what was claimed."""
@@ -338,8 +339,7 @@ class Worker:
     def _make_room(self, execution: Execution) -> None:
         if self._active.get(execution.run_id) is execution:
             del self._active[execution.run_id]
-            if self.claims.behind:
-                self.claims.soon()
+            self._room.made()
         if not self._active:
             self._idle.set()
 
@@ -360,7 +360,7 @@ class Worker:
         kept = self.losses.keeps(execution.run_id)
         rests = execution.waits.rests and not kept
         far = rests and at is not None and at > now + WARM_SECONDS * SECOND
-        full = len(self._warm) >= self._concurrency and not kept
+        full = len(self._warm) >= self._room.most and not kept
         if far or self._stopping or full:
             execution.suspend()
         else:
@@ -397,3 +397,4 @@ class Worker:
         if execution is not None:
             execution.stop()
             self.claims.soon()
+            self._room.made(but=self.claims)

@@ -22,10 +22,10 @@ def vanish(worker: Worker) -> None:
 
 def crash(stepwell: Stepwell) -> None:
     """Make a whole process vanish: its workers, and whatever it had not committed yet."""
-    if (keeper := stepwell._dispatcher.housekeeping) is not None:
+    if (keeper := stepwell._crew.housekeeping) is not None:
         for task in keeper._tasks:
             task.cancel()
-    for worker in stepwell._dispatcher.workers:
+    for worker in stepwell._crew.workers:
         vanish(worker)
     writer = stepwell._writer
     writer.closed = True
