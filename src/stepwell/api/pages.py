@@ -17,7 +17,7 @@ from stepwell.api.logging_in import LogIn, LoginLink, LogOut
 from stepwell.api.oidc.pages import oidc_pages
 from stepwell.api.openapi import openapi
 from stepwell.app.hosting import Host
-from stepwell.errors import PermissionDenied, StepwellError, StoreUnavailable, WorkspaceNotFound
+from stepwell.errors import PermissionDenied, StepwellError, StoreUnavailable
 from stepwell.telemetries.prometheus import CONTENT_TYPE
 
 # Asked by machines, by whatever name they know this one; they tell nothing.
@@ -107,9 +107,8 @@ class Hooks:
     async def __call__(self, request: Request, values: Mapping[str, str]) -> Answer:
         parts = list(values.values())
         workspace = parts.pop(0)[1:] if parts[0].startswith("@") else self._host.first_id
-        try:
-            stepwell = await self._host.workspace(workspace)
-        except WorkspaceNotFound:
+        stepwell = await self._host.guessed(workspace)
+        if stepwell is None:
             stepwell = self._host.first  # which has no such path: the answer is as for that
             parts = ["@", workspace, *parts]
         received = await stepwell.receive(

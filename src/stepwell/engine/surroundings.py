@@ -13,6 +13,7 @@ from collections.abc import Callable
 import msgspec
 
 from stepwell.kernel.masking import Masking
+from stepwell.telemetry import request_trace
 
 
 class StepIdentity(msgspec.Struct, frozen=True, gc=False):
@@ -62,11 +63,12 @@ def masking() -> Masking:
 
 
 def nobodys() -> contextvars.Context:
-    """The context variables that are set here, but as part of no step and of no program."""
+    """The context variables that are set here, but as part of no step, program or request."""
     context = contextvars.copy_context()
     context.run(current_step.set, None)
     context.run(current_run.set, "")
     context.run(anchor.set, "")
     context.run(answering.set, None)
+    context.run(request_trace.set, None)
     context.run(hide, lambda: _NOTHING)
     return context
