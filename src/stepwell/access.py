@@ -157,7 +157,9 @@ class Pace(NamedTuple):
 
 
 # Somebody who mistypes a password is let in soon; who guesses needs years for a bad one.
-PER_ACCOUNT = Pace(10, 300)
+PER_ACCOUNT_FROM_ADDRESS = Pace(10, 300)
+# From everywhere together: as many as ten networks have, so that one cannot lock an account.
+PER_ACCOUNT = Pace(100, 300)
 PER_ADDRESS = Pace(30, 300)
 # Nobody guesses a token or a cookie, but looking for it costs something.
 UNKNOWN_PER_ADDRESS = Pace(60, 60)
@@ -173,9 +175,9 @@ async def attempt(triggers: Triggers, key: str, pace: Pace, now: int) -> None:
         raise too_many(wait)
 
 
-def account_key(name: str) -> str:
-    """What attempts to be a user are counted under, whether or not there is one."""
-    return f"account:{hash_of(name)}"
+def account_key(name: str, where: str = "anywhere") -> str:
+    """What attempts to be a user from there are counted under, whether or not there is one."""
+    return f"account:{hash_of(name)}:{where}"
 
 
 def too_many(wait: int) -> RateLimited:

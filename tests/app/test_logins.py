@@ -9,8 +9,10 @@ import pytest
 from argon2 import PasswordHasher
 from msgspec.structs import replace
 
+from stepwell.access import Pace
+from stepwell.app import doorkeeper
 from stepwell.errors import RateLimited, Unauthenticated, UserNotFound
-from stepwell.kernel.access import new_token
+from stepwell.kernel.access import MemberRecord, new_secret, new_token
 from stepwell.testing.clock import FakeClock
 from tests.app.doors import HERE, PASSWORD, Doors, opened
 from tests.operations.support import outcomes
@@ -41,25 +43,41 @@ async def test_nobody_can_tell_why_a_login_failed(doors: Doors, clock: FakeClock
     assert (await doors.keeper.login("ada", PASSWORD, HERE)).user.name == "ada"
 
 
-async def test_guesses_about_an_account_are_limited_from_everywhere_together(
+async def test_guesses_about_an_account_from_one_network_do_not_lock_it_elsewhere(
     doors: Doors, store_url: str, clock: FakeClock
 ) -> None:
     await doors.user("ada", password=PASSWORD)
     async with opened(store_url, clock) as elsewhere:
         guesses = [
-            each.keeper.login("ada", "guess", f"198.51.100.{number}")
-            for number in range(8)
-            for each in (doors, elsewhere)
+            each.keeper.login("ada", "guess", HERE) for _ in range(8) for each in (doors, elsewhere)
         ]
         _, errors = await outcomes(*guesses)
         limited = [error for error in errors if isinstance(error, RateLimited)]
-        assert len(errors) == 16
-        assert len(limited) == 6
+        assert (len(errors), len(limited)) == (16, 6)
         assert {error.details["retry_after"] for error in limited} == {30.0}
         with pytest.raises(RateLimited):
             await elsewhere.keeper.login("ADA", PASSWORD, HERE)
+        assert await elsewhere.keeper.login("ADA", PASSWORD, "198.51.100.1")
         clock.advance(30)
         assert await elsewhere.keeper.login("ADA", PASSWORD, HERE)
+
+
+async def test_guesses_about_an_account_are_limited_from_everywhere_together(
+    doors: Doors, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(doorkeeper, "PER_ACCOUNT", Pace(12, 300))
+    await doors.user("ada", password=PASSWORD)
+    guesses = [
+        doors.keeper.login("ada", "guess", f"198.51.100.{number}")
+        for number in range(3)
+        for _ in range(5)
+    ]
+    _, errors = await outcomes(*guesses)
+    assert [type(error) for error in errors].count(RateLimited) == 3
+    with pytest.raises(RateLimited):
+        await doors.keeper.login("ada", PASSWORD, HERE)
+    clock.advance(25)
+    assert await doors.keeper.login("ada", PASSWORD, HERE)
 
 
 async def test_guesses_from_an_address_are_limited_whoever_they_are_about(
@@ -77,22 +95,53 @@ async def test_guesses_from_an_address_are_limited_whoever_they_are_about(
     assert await doors.keeper.login("ada", PASSWORD, HERE)
 
 
-async def test_wrong_tokens_from_an_address_are_limited_and_right_ones_elsewhere_are_not(
+async def test_wrong_tokens_from_an_address_are_limited_and_right_ones_are_not(
     doors: Doors, clock: FakeClock
 ) -> None:
-    ada = await doors.user("ada")
+    ada = await doors.user("ada", password=PASSWORD)
     _, text = await doors.token(ada)
+    login = await doors.keeper.login("ada", PASSWORD, HERE)
     wrong = [doors.keeper.by_token(new_token(doors.ids.new()), HERE) for _ in range(62)]
     _, errors = await outcomes(*wrong)
     assert [type(error) for error in errors].count(RateLimited) == 2
-    with pytest.raises(RateLimited) as refused:
-        await doors.keeper.by_token(text, HERE)
-    assert 0 < refused.value.details["retry_after"] <= 1
-    with pytest.raises(RateLimited):
-        await doors.keeper.by_session("guess", address=HERE)
-    assert await doors.keeper.by_token(text, "198.51.100.1")
-    assert await doors.keeper.by_token(text, HERE), "it is remembered"
+    for guess in (new_token(doors.ids.new()), "guess", ""):
+        with pytest.raises(RateLimited) as refused:
+            await doors.keeper.by_token(guess, HERE)
+        assert 0 < refused.value.details["retry_after"] <= 1
+    for guess in (new_secret(), "guess"):
+        with pytest.raises(RateLimited):
+            await doors.keeper.by_session(guess, address=HERE)
+    assert await doors.keeper.by_token(text, HERE)
+    assert await doors.keeper.by_session(login.cookie, address=HERE)
     clock.advance(2)
+    with pytest.raises(Unauthenticated):
+        await doors.keeper.by_token("guess", HERE)
+
+
+async def test_what_can_open_nothing_is_looked_for_once_at_most(doors: Doors) -> None:
+    await doors.user("ada")
+    token, cookie = new_token(doors.ids.new()), new_secret()
+    for guess in (doors.keeper.by_token(token), doors.keeper.by_session(cookie)):
+        with pytest.raises(Unauthenticated):
+            await guess
+    await doors.store.close()
+    for text in (token, "guess", ""):
+        with pytest.raises(Unauthenticated):
+            await doors.keeper.by_token(text)
+    for text in (cookie, "guess", ""):
+        with pytest.raises(Unauthenticated):
+            await doors.keeper.by_session(text)
+
+
+async def test_a_token_of_somebody_who_comes_back_opens_at_once(
+    doors: Doors, clock: FakeClock
+) -> None:
+    await doors.user("root")
+    ada = await doors.user("ada", password=PASSWORD, workspace="team")
+    _, text = await doors.token(ada)
+    with pytest.raises(Unauthenticated):
+        await doors.keeper.by_token(text, HERE)
+    await doors.access.add_member(MemberRecord("default", ada.id, "viewer"), replace(ada, serial=2))
     assert await doors.keeper.by_token(text, HERE)
 
 

@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from stepwell.access import (
     PER_ACCOUNT,
+    PER_ACCOUNT_FROM_ADDRESS,
     PER_ADDRESS,
     UNKNOWN_PER_ADDRESS,
     Bearer,
@@ -46,6 +47,7 @@ from stepwell.kernel.access import (
     fits,
     hash_of,
     is_live,
+    is_secret,
     lesser,
     network_of,
     new_secret,
@@ -107,6 +109,8 @@ class Doorkeeper:
         self._clock = clock
         self._ids = ids
         self._remembered: dict[tuple[str, str | None], _Remembered] = {}
+        # Hashes of what has let nobody in of late: until when, and after how many changes.
+        self._missed: dict[str, tuple[int, int]] = {}
         # Networks from which there were too many attempts, and until when.
         self._blocked: dict[str, int] = {}
 
@@ -117,11 +121,11 @@ class Doorkeeper:
         key = (hash_of(text), None)
         found = self._recalled(key)
         if found is None:
-            self._check_blocked(address)
-            changes = self._access.changes
-            found = await self._token(text)
+            changes, possible = self._access.changes, token_id_of(text) is not None
+            if possible and not self._is_missed(key[0]):
+                found = await self._token(text)
             if found is None:
-                await self._failed(address)
+                await self._failed(key[0] if possible else None, changes, address)
                 raise Unauthenticated("The token is wrong, was revoked, or has expired.")
             self._remember(key, found, changes)
         return found
@@ -147,11 +151,12 @@ class Doorkeeper:
         key = (hash_of(cookie), workspace)
         found = self._recalled(key)
         if found is None:
-            self._check_blocked(address)
-            changes = self._access.changes
-            row = await self._access.session(key[0])
+            changes, possible = self._access.changes, is_secret(cookie)
+            row = None
+            if possible and not self._is_missed(key[0]):
+                row = await self._access.session(key[0])
             if row is None or not is_live(row[0], self._clock.now()) or not _may_enter(row[1]):
-                await self._failed(address)
+                await self._failed(key[0] if possible else None, changes, address)
                 raise Unauthenticated("The session has ended. Log in again.")
             session, bearer = row
             member = _chosen(bearer.members, workspace)
@@ -176,21 +181,26 @@ class Doorkeeper:
         _make_room(self._remembered)
         self._remembered[key] = _Remembered(found, until, changes)
 
-    def _check_blocked(self, address: str | None) -> None:
-        """Refuse those who have to wait, without asking the store for each of their attempts."""
-        if address is None or not self._blocked:
-            return
-        network, now = network_of(address), self._clock.now()
-        until = self._blocked.get(network, 0)
-        if now < until:
-            raise too_many(until - now)
-        self._blocked.pop(network, None)
+    def _is_missed(self, hash: str) -> bool:
+        """Whether it is known to let nobody in."""
+        until, changes = self._missed.get(hash, (0, 0))
+        return self._clock.now() < until and changes == self._access.changes
 
-    async def _failed(self, address: str | None) -> None:
-        """Count what let nobody in."""
+    async def _failed(self, missed: str | None, changes: int, address: str | None) -> None:
+        """Count what let nobody in, after it was looked for: what others try costs nobody a door.
+
+        Of those who have to wait no more is counted: a flood is read for, never written for.
+        """
+        now = self._clock.now()
+        if missed is not None and not self._is_missed(missed):
+            _make_room(self._missed)
+            self._missed[missed] = now + REMEMBERED, changes
         if address is None:
             return
-        network, now = network_of(address), self._clock.now()
+        network = network_of(address)
+        if now < (until := self._blocked.get(network, 0)):
+            raise too_many(until - now)
+        self._blocked.pop(network, None)
         try:
             await attempt(self._triggers, f"unknown:{network}", UNKNOWN_PER_ADDRESS, now)
         except RateLimited as error:
@@ -201,13 +211,16 @@ class Doorkeeper:
     # -- logging in and out --------------------------------------------------------------
 
     async def login(self, name: str, password: str, address: str) -> Login:
-        """Log somebody in; each attempt counts, for the account and for the address."""
+        """Log somebody in; each attempt counts, for the address and for the account."""
         try:
             name = user_name(name)
         except InvalidName:
             name = ""  # nobody's
         now = self._clock.now()
         await self.count_login(address)
+        # Last for the account from everywhere: what a network has to wait for fills no other's.
+        here = account_key(name, network_of(address))
+        await attempt(self._triggers, here, PER_ACCOUNT_FROM_ADDRESS, now)
         await attempt(self._triggers, account_key(name), PER_ACCOUNT, now)
         user = await self._access.user_named(name)
         verdict = await compared(password, None if user is None else user.password_hash)

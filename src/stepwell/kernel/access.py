@@ -38,7 +38,8 @@ SESSION_TIME = 30 * 86_400 * SECOND
 LINK_TIME = 86_400 * SECOND
 
 _SECRET_BYTES = 32
-_TOKEN = re.compile(r"sw_([0-9a-v]{26})_[A-Za-z0-9_-]{43}")
+_SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
+_TOKEN = re.compile(rf"sw_([0-9a-v]{{26}})_{_SECRET.pattern}")
 _WORKSPACE = re.compile(r"[a-z0-9](?:[a-z0-9_-]{0,61}[a-z0-9])?")
 _USER = re.compile(r"[^\s@/]+(@[^\s@/]+)?")
 
@@ -144,6 +145,11 @@ def is_live(door: TokenRecord | SessionRecord, now: int) -> bool:
 def new_secret() -> str:
     """The text of a session's cookie, or of a login link."""
     return secrets.token_urlsafe(_SECRET_BYTES)
+
+
+def is_secret(text: str) -> bool:
+    """Whether it can be such a text."""
+    return _SECRET.fullmatch(text) is not None
 
 
 def new_token(token_id: str) -> str:

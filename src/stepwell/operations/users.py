@@ -8,7 +8,7 @@ from typing import Annotated
 import msgspec
 from msgspec.structs import replace
 
-from stepwell.access import PER_ACCOUNT, account_key, attempt
+from stepwell.access import PER_ACCOUNT_FROM_ADDRESS, account_key, attempt
 from stepwell.errors import (
     LastOwner,
     Overtaken,
@@ -261,9 +261,9 @@ class Users(Noun):
             )
         if user.password_hash is None:
             return
-        await attempt(
-            self._workspace.store.triggers, account_key(user.name), PER_ACCOUNT, self._clock.now()
-        )
+        # Counted apart from logins: those who are not let in cannot fill it.
+        key, now = account_key(user.name, "inside"), self._clock.now()
+        await attempt(self._workspace.store.triggers, key, PER_ACCOUNT_FROM_ADDRESS, now)
         if not (await compared(current or "", user.password_hash)).right:
             raise PasswordInvalid("The current password is wrong.")
 
