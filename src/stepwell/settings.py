@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ipaddress
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -56,6 +57,8 @@ class Settings:
     plan: Plan = NO_PLAN
     # STEPWELL_HOSTS: names that the server goes by besides localhost, by commas.
     hosts: tuple[str, ...] = ()
+    # STEPWELL_TRUSTED_PROXIES: addresses or networks whose X-Forwarded-* is believed, by commas.
+    trusted_proxies: tuple[str, ...] = ()
     # STEPWELL_MAX_RUNS: how many runs of the workspace are active at once; more are queued.
     max_runs: int | None = None
     # STEPWELL_MAX_RUNS_PER_USER: the same for each user who starts some.
@@ -90,9 +93,9 @@ class Settings:
         if plan := source.get("STEPWELL_PLAN"):
             found["plan"] = read_plan(plan, "STEPWELL_PLAN")
         if hosts := source.get("STEPWELL_HOSTS"):
-            found["hosts"] = tuple(
-                each.strip().lower() for each in hosts.split(",") if each.strip()
-            )
+            found["hosts"] = tuple(each.lower() for each in _listed(hosts))
+        if proxies := source.get("STEPWELL_TRUSTED_PROXIES"):
+            found["trusted_proxies"] = tuple(_network(each) for each in _listed(proxies))
         for name in ("url", "token", "folder", "secret_key", "secret_key_file"):
             if value := source.get(f"STEPWELL_{name.upper()}"):
                 found[name] = value
@@ -112,6 +115,19 @@ class Settings:
             if name in _PASSED_ON or name.startswith("LC_")
         }
         return cls(**found)  # type: ignore[arg-type]
+
+
+def _listed(text: str) -> list[str]:
+    return [each.strip() for each in text.split(",") if each.strip()]
+
+
+def _network(text: str) -> str:
+    try:
+        return str(ipaddress.ip_network(text, strict=False))
+    except ValueError:
+        raise InvalidInput(
+            f"STEPWELL_TRUSTED_PROXIES must be addresses or networks, not {show(text)}."
+        ) from None
 
 
 def _flag(source: Mapping[str, str], name: str) -> bool:

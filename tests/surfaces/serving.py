@@ -70,7 +70,8 @@ class Served:
 @asynccontextmanager
 async def served(
     store_url: str, workflows: Sequence[Any] = (), *, worker: bool = True,
-    hosts: Sequence[str] = (), settings: Mapping[str, Any] | None = None,
+    hosts: Sequence[str] = (), proxies: Sequence[str] = (),
+    settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Served]:  # fmt: skip
     """A server for that store, stopped in order at the end."""
     shape = Shape(tuple(workflows), (), {"grace": 1} if worker else None)
@@ -82,7 +83,7 @@ async def served(
             listen("127.0.0.1", 0),
         )
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        serving = asyncio.create_task(serve(api, listening, stop, 1))
+        serving = asyncio.create_task(serve(api, listening, stop, 1, proxies))
         async with httpx2.AsyncClient(base_url=url, timeout=60, limits=UNBOUNDED) as http:
             found = Served(host, url, http)
             for role in ROLES:

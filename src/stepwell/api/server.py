@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import socket
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
+from ipaddress import IPv4Network, ip_network
 
 import uvicorn
 
@@ -41,8 +42,14 @@ def listen(host: str, port: int) -> socket.socket:
     return listening
 
 
-async def serve(api: Api, listening: socket.socket, stop: asyncio.Event, grace: float) -> None:
-    """Answer requests until stopped; those that were begun have the grace to end."""
+async def serve(
+    api: Api, listening: socket.socket, stop: asyncio.Event, grace: float,
+    proxies: Sequence[str] = (),
+) -> None:  # fmt: skip
+    """Answer requests until stopped; those that were begun have the grace to end.
+
+    Networks of `proxies` are believed where a request came from, and whether by TLS.
+    """
     server = _Server(
         uvicorn.Config(
             api,
@@ -52,6 +59,8 @@ async def serve(api: Api, listening: socket.socket, stop: asyncio.Event, grace: 
             access_log=False,
             log_config=None,
             server_header=False,
+            proxy_headers=bool(proxies),
+            forwarded_allow_ips=[each for proxy in proxies for each in seen_as(proxy)],
             timeout_graceful_shutdown=max(1, round(grace)),
         )
     )
@@ -63,3 +72,11 @@ async def serve(api: Api, listening: socket.socket, stop: asyncio.Event, grace: 
     api.close()
     server.should_exit = True
     await serving
+
+
+def seen_as(proxy: str) -> list[str]:
+    """A network as a socket sees it: one for both kinds of addresses writes the older as newer."""
+    network = ip_network(proxy)
+    if not isinstance(network, IPv4Network):
+        return [proxy]
+    return [proxy, f"::ffff:{network.network_address}/{96 + network.prefixlen}"]

@@ -94,7 +94,8 @@ class _Serving:
                 files = ServerFiles(Path(STATE_FOLDER))
                 with files.naming(base):
                     await self._announce(host, files, base, url)
-                    await server.serve(api, listening, stop, self._grace)
+                    proxies = settings.trusted_proxies
+                    await server.serve(api, listening, stop, self._grace, proxies)
                     click.echo("Stopping; steps in progress are given a moment.", err=True)
 
     async def _announce(self, host: Host, files: ServerFiles, base: str, url: str) -> None:
