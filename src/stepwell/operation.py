@@ -127,6 +127,10 @@ class Operation:
     personal: bool = False
     # Whether it takes away something that cannot be brought back.
     destructive: bool = False
+    # Whether it is written down who did it, if it changes anything.
+    audited: bool = True
+    # The parameter that says what it is done to, if neither the path nor the result does.
+    subject: str | None = None
     # What it refuses, besides what every operation does.
     raises: tuple[type[StepwellError], ...] = ()
     # Arguments to show it with.
@@ -138,9 +142,9 @@ class Operation:
         return self.method != "GET" and (self.needs != "read" or self.personal)
 
     @property
-    def audited(self) -> bool:
-        """Whether it is written down who did it; runs say themselves who started them."""
-        return self.changes and self.name not in ("runs.start", "events.emit", "runs.signal")
+    def is_recorded(self) -> bool:
+        """Whether the audit log has a row of it."""
+        return self.changes and self.audited
 
     @property
     def summary(self) -> str:
@@ -292,11 +296,12 @@ class Engine(Protocol):
 
     async def cancel(self, run_id: str) -> bool: ...
 
-    async def retry(self, run_id: str) -> Started: ...
+    async def retry(self, run_id: str, *, user: str | None = None) -> Started: ...
 
     async def fork(
-        self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None
-    ) -> Started: ...
+        self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None,
+        user: str | None = None,
+    ) -> Started: ...  # fmt: skip
 
     async def signal(self, run_id: str, name: str, payload: Any = None) -> bool: ...
 

@@ -129,6 +129,11 @@ class PublishResult(msgspec.Struct, frozen=True):
     # Warnings: with errors, nothing is published.
     problems: list[Problem]
 
+    @property
+    def subject(self) -> str:
+        """What was published, for the audit log."""
+        return self.definition.name
+
 
 class HistoryRow(RevisionRecord, frozen=True):
     """A revision in the history of its definition."""

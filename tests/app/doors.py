@@ -40,7 +40,7 @@ class Doors:
         """A new user in a workspace."""
         hash = None if password is None else await hashed(password)
         made = UserRecord(self.ids.new(), name, hash, self.clock.now())
-        await self.access.add_member(MemberRecord(workspace, made.id, role), made)
+        await self.access.add_member(MemberRecord(workspace, made.id, role, self.clock.now()), made)
         return made
 
     async def token(

@@ -130,19 +130,24 @@ async def test_the_last_use_of_a_token_is_known_to_the_minute(
     assert seen == [0, 0, 0, 75, 75, 75]
 
 
-async def test_a_session_lets_into_the_workspaces_of_its_user_only(doors: Doors) -> None:
+async def test_a_session_lets_into_the_workspaces_of_its_user_only(
+    doors: Doors, clock: FakeClock
+) -> None:
     ada = await doors.user("ada", password=PASSWORD, workspace="team")
     await doors.user("bob", workspace="other")
     login = await doors.keeper.login(" ADA ", PASSWORD, HERE)
     found = await doors.keeper.by_session(login.cookie)
     assert (found.workspace_id, found.caller.permission) == ("team", "own")
     assert found.caller.session_id == login.session_id
-    await doors.access.add_member(
-        MemberRecord("default", ada.id, "viewer"), replace(ada, serial=ada.serial + 1)
-    )
-    found = await doors.keeper.by_session(login.cookie)
-    assert (found.workspace_id, found.caller.permission) == ("default", "read")
-    assert (await doors.keeper.by_session(login.cookie, "team")).caller.permission == "own"
+    clock.advance(1)
+    for serial, taken_in_by in enumerate(("default", "a-stranger"), ada.serial + 1):
+        await doors.access.add_member(
+            MemberRecord(taken_in_by, ada.id, "viewer", clock.now()), replace(ada, serial=serial)
+        )
+        found = await doors.keeper.by_session(login.cookie)
+        assert (found.workspace_id, found.caller.permission) == ("team", "own")
+        found = await doors.keeper.by_session(login.cookie, taken_in_by)
+        assert (found.workspace_id, found.caller.permission) == (taken_in_by, "read")
     for workspace in ("other", "none"):
         with pytest.raises(WorkspaceNotFound):
             await doors.keeper.by_session(login.cookie, workspace)

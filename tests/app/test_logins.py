@@ -80,6 +80,25 @@ async def test_guesses_about_an_account_are_limited_from_everywhere_together(
     assert await doors.keeper.login("ada", PASSWORD, HERE)
 
 
+async def test_a_login_is_written_down_where_its_user_is_at_home_and_nowhere_else(
+    doors: Doors, clock: FakeClock
+) -> None:
+    ada = await doors.user("ada", password=PASSWORD, workspace="team")
+    await doors.user("eve", workspace="another")
+    await doors.access.add_member(
+        MemberRecord("another", ada.id, "viewer", clock.now() + 1), replace(ada, serial=2)
+    )
+    with pytest.raises(Unauthenticated):
+        await doors.keeper.login("ada", "guess", HERE)
+    login = await doors.keeper.login("ada", PASSWORD, HERE)
+    await doors.keeper.login_with_link(await doors.keeper.new_link("ada"), HERE)
+    second, first = await doors.access.audit("team", None, 10)
+    assert (first.operation, first.actor, first.user_id) == ("login", "ada", ada.id)
+    assert (first.subject, first.details["way"]) == (login.session_id, "password")
+    assert second.details == {"way": "link", "address": HERE}
+    assert await doors.access.audit("another", None, 10) == []
+
+
 async def test_guesses_from_an_address_are_limited_whoever_they_are_about(
     doors: Doors, clock: FakeClock
 ) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -9,7 +10,8 @@ import pytest
 from stepwell.app.doorkeeper import Admission
 from stepwell.catalog import operations
 from stepwell.errors import InvalidCursor
-from stepwell.kernel.presenting import present
+from stepwell.kernel.presenting import is_hidden, present
+from stepwell.operation import TIDY_UP
 from tests.conftest import World
 from tests.operations.people import LOCAL, PASSWORD, call, join, keeper_of
 
@@ -34,6 +36,41 @@ async def test_the_log_is_read_from_the_newest_on_in_pages(world: World) -> None
                 await call(sw, ada, "audit.list", cursor=cursor)
 
 
+def test_every_parameter_that_is_a_secret_is_hidden() -> None:
+    like = re.compile("password|secret|token|current|value|cookie|link|hash$")
+    # What they are called is no secret, nor is what is in a definition.
+    open_ones = {"token_id", "base_hash", "seen_hash"}
+    found = {
+        (operation.name, name): is_hidden(parameter.type)
+        for operation in operations().values()
+        for name, parameter in operation.parameters.items()
+        if like.search(name) and name not in open_ones
+    }
+    assert {("gates.answer", "token"), ("secrets.set", "value")} <= found.keys()
+    assert [each for each, hidden in found.items() if not hidden] == []
+
+
+async def test_a_row_names_what_was_published_and_synced(world: World) -> None:
+    async with world() as sw:
+        ada, keeper = await join(sw, "ada"), keeper_of(sw)
+        admission = Admission("default", ada, None)
+        one, two = ({**TIDY_UP, "name": name} for name in ("one", "two"))
+        anew = {**two, "policy": {"timeout": "1h"}}
+        for name, arguments in [
+            ("definitions.publish", {"document": one}),
+            ("definitions.sync", {"document": two}),
+            ("definitions.sync_all", {"documents": [one, anew], "apply": True}),
+            ("events.emit", {"type": "paid", "payload": {"a": "secret"}}),
+        ]:
+            declared = operations()[name]
+            result = await declared.call(sw, ada, arguments)
+            await keeper.record(admission, declared, arguments, result=result)
+        found = (await call(sw, ada, "audit.list")).items
+        assert [(each.subject, each.details) for each in found] == [
+            ("paid", {}), ("two", {"apply": True}), ("two", {}), ("one", {}),
+        ]  # fmt: skip
+
+
 async def test_no_password_gets_into_the_log(world: World) -> None:
     async with world() as sw:
         ada, keeper = await join(sw, "ada"), keeper_of(sw)
@@ -47,7 +84,7 @@ async def test_no_password_gets_into_the_log(world: World) -> None:
         ]
         for name, arguments in given:
             declared = operations()[name]
-            assert declared.audited
+            assert declared.is_recorded
             result = await declared.call(sw, ada, arguments)
             await keeper.record(admission, declared, arguments, result=result)
         found = (await call(sw, ada, "audit.list")).items

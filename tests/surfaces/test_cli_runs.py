@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import signal
+from pathlib import Path
+from typing import Any
 
+from stepwell import Stepwell, workflow
 from tests.surfaces.support import PATIENCE_SECONDS, Cli
+
+
+@workflow(name="idle")
+async def idle(ctx: Any, input: Any) -> None: ...
 
 
 def test_a_started_run_is_waited_for_and_its_output_printed(cli: Cli) -> None:
@@ -36,6 +44,18 @@ def test_every_start_option_reaches_the_run(cli: Cli) -> None:
     timed = cli.ok("runs", "start", "nap", "{}", "--deadline", "2999-01-01T00:00:00Z")
     assert cli.ok("runs", "show", timed["id"])["run"]["deadline_at"].startswith("2999-01-01")
     assert cli.ok("runs", "show", cli.ok("runs", "start", "greet")["id"])["run"]["version"] == 2
+
+
+def test_a_run_shows_who_started_it_and_who_did_again(lite: Cli, tmp_path: Path) -> None:
+    async def start() -> tuple[str, str]:
+        url = f"sqlite:///{tmp_path}/stepwell.db"
+        async with Stepwell(url, [idle]) as sw:
+            first = await sw.start("idle", user="ada")
+            await sw.cancel(first.id)
+            return first.id, (await sw.retry(first.id, user="bob")).id
+
+    for run_id, by in zip(asyncio.run(start()), ("ada", "bob"), strict=True):
+        assert f"started by       {by}\n" in lite("runs", "show", run_id).stdout
 
 
 def test_a_run_that_does_not_complete_exits_with_40(cli: Cli) -> None:

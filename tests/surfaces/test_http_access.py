@@ -137,8 +137,28 @@ async def test_what_somebody_changed_is_written_down(server: Served) -> None:
     answer = await server.ask("PUT", "/api/secrets/key", {"value": secret}, role="admin")
     assert answer.status_code == 204
     await server.ask("POST", "/api/events", {"type": "ping"}, role="member")
+    started = await server.ask("POST", "/api/definitions/double/runs", {}, role="member")
+    run_id = started.json()["id"]
+    await server.ask("POST", f"/api/runs/{run_id}/signals/go", {"payload": secret}, role="member")
     found = await server.host.first.store.access.audit(server.host.first_id, None, 10)
     assert [(each.operation, each.actor, each.subject) for each in found] == [
-        ("secrets.set", "admin-1", "key")
+        ("runs.signal", "member-1", f"{run_id}/go"),
+        ("events.emit", "member-1", "ping"),
+        ("secrets.set", "admin-1", "key"),
     ]
     assert secret not in str(found)
+
+
+async def test_a_run_says_who_started_it(server: Served) -> None:
+    path = "/api/definitions/double/runs"
+    sent = {"input": 1, "user": "somebody else"}
+    assert (await server.ask("POST", path, sent)).status_code == 422, "nobody chooses who they are"
+    run_id = (await server.ask("POST", path, {"input": 1}, role="member")).json()["id"]
+    await server.ask("POST", f"/api/runs/{run_id}/cancel", role="member")
+    again = (await server.ask("POST", f"/api/runs/{run_id}/retry", role="admin")).json()["id"]
+    for found, by in [(run_id, "member-1"), (again, "admin-1")]:
+        run = (await server.ask("GET", f"/api/runs/{found}")).json()
+        assert run["trigger"] == {"type": "manual", "by": by}
+    place = server.host.first
+    copy = await place.retry(run_id)
+    assert (await place.get_run(copy.id)).trigger == {"type": "manual"}

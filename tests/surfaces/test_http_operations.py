@@ -60,4 +60,8 @@ async def test_every_operation_answers_what_it_returns(store_url: str) -> None:
 
         await walk(sw, do)
         await walk_access(do)
+        rows = await sw.store.access.audit("default", None, 1000)
+        recorded = {each.name for each in operations().values() if each.is_recorded}
+        assert {each.operation for each in rows} == recorded | {"login"}
+        assert {each.operation for each in rows if not each.subject} == {"secrets.rotate"}
     assert called == operations().keys()

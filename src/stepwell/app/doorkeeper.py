@@ -24,6 +24,7 @@ from stepwell.access import (
     attempt,
     too_many,
 )
+from stepwell.app.auditing import told
 from stepwell.errors import (
     InvalidName,
     Overtaken,
@@ -46,6 +47,7 @@ from stepwell.kernel.access import (
     WorkspaceRecord,
     fits,
     hash_of,
+    home_of,
     is_live,
     is_secret,
     lesser,
@@ -57,8 +59,7 @@ from stepwell.kernel.access import (
 from stepwell.kernel.clock import SECOND, Clock
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.passwords import compared, hashed
-from stepwell.kernel.presenting import is_hidden
-from stepwell.operation import Caller, Operation, Parameter
+from stepwell.operation import Caller, Operation
 from stepwell.store import Store
 
 log = logging.getLogger("stepwell.access")
@@ -66,12 +67,13 @@ log = logging.getLogger("stepwell.access")
 # What the first start makes.
 WORKSPACE, OWNER = "default", "owner"
 
+# What the audit log calls a login, which is no operation.
+LOGIN = "login"
+
 REMEMBERED = 2 * SECOND
 MAX_REMEMBERED = 10_000
 # How exactly it is known when a token was used last.
 TOUCH_EVERY = 60 * SECOND
-# The longest text of an argument that the audit log has.
-MAX_DETAIL = 200
 
 
 class Admission(NamedTuple):
@@ -147,7 +149,7 @@ class Doorkeeper:
     async def by_session(
         self, cookie: str, workspace: str | None = None, address: str | None = None
     ) -> Admission:
-        """Whom a session lets into a workspace of theirs, the default one or first unless said."""
+        """Whom a session lets into a workspace of theirs: the one they joined first unless said."""
         key = (hash_of(cookie), workspace)
         found = self._recalled(key)
         if found is None:
@@ -231,7 +233,7 @@ class Doorkeeper:
             anew = replace(user, password_hash=await hashed(password), serial=user.serial + 1)
             with suppress(Overtaken):  # the next login will do it
                 await self._access.change_user(anew)
-        return await self._logged_in(user)
+        return await self._logged_in(user, way="password", address=address)
 
     async def login_with_link(self, text: str, address: str) -> Login:
         """Log in whom a link is for, once."""
@@ -239,7 +241,7 @@ class Doorkeeper:
         user = await self._access.use_link(hash_of(text), self._clock.now())
         if user is None or not await self._belongs(user):
             raise Unauthenticated("The link was used already, or is too old. Ask for a new one.")
-        return await self._logged_in(user)
+        return await self._logged_in(user, way="link", address=address)
 
     async def login_as(self, name: str, address: str) -> Login:
         """Log in whom somebody else vouches for; `count_login` comes before they are asked."""
@@ -266,10 +268,18 @@ class Doorkeeper:
         """Whether there is a workspace that they can be let into."""
         return _may_enter(Bearer(user, await self._access.memberships(user.id)))
 
-    async def _logged_in(self, user: UserRecord) -> Login:
+    async def _logged_in(self, user: UserRecord, **about: str) -> Login:
+        """A session, and a row of it in the workspace that is theirs: others need not know."""
         now, cookie, session_id = self._clock.now(), new_secret(), self._ids.new()
         session = SessionRecord(hash_of(cookie), session_id, user.id, now, now + SESSION_TIME)
         await self._access.add_session(session)
+        home = home_of(await self._access.memberships(user.id))
+        await self._access.write_audit(
+            AuditRecord(
+                self._ids.new(), home.workspace_id, now, user.name, user.id, LOGIN, session_id,
+                about,
+            )
+        )  # fmt: skip
         return Login(cookie, session_id, user, session.expires_at)
 
     async def new_link(self, name: str) -> str:
@@ -313,21 +323,14 @@ class Doorkeeper:
         result: Any = None, request_id: str | None = None,
     ) -> None:  # fmt: skip
         """Write down who has done what, and with what short arguments that are no secret."""
-        caller, parameters = admission.caller, operation.parameters
-        inside = [name for name, each in parameters.items() if each.where == "path"]
-        subject = "/".join(str(arguments[name]) for name in inside if name in arguments)
-        details = {
-            name: value
-            for name, value in arguments.items()
-            if name not in inside and _is_logged(parameters[name], value)
-        }
+        subject, details = told(operation, arguments, result)
+        caller = admission.caller
         if caller.token_id is not None:
             details["token_id"] = caller.token_id
         await self._access.write_audit(
             AuditRecord(
                 self._ids.new(), admission.workspace_id, self._clock.now(), caller.name,
-                caller.user_id, operation.name, subject or str(getattr(result, "id", "")),
-                details, request_id,
+                caller.user_id, operation.name, subject, details, request_id,
             )
         )  # fmt: skip
 
@@ -346,12 +349,11 @@ def _may_enter(bearer: Bearer) -> bool:
 
 
 def _chosen(members: Sequence[MemberRecord], workspace: str | None) -> MemberRecord:
-    wanted = workspace or WORKSPACE
-    for each in members:
-        if each.workspace_id == wanted:
-            return each
     if workspace is None:
-        return members[0]
+        return home_of(members)
+    for each in members:
+        if each.workspace_id == workspace:
+            return each
     raise WorkspaceNotFound(f"There is no workspace {workspace!r}.", workspace=workspace)
 
 
@@ -359,12 +361,3 @@ def _make_room(remembered: dict[Any, Any]) -> None:
     """Forget what has been there for longest, if there is too much."""
     if len(remembered) >= MAX_REMEMBERED:
         del remembered[next(iter(remembered))]
-
-
-def _is_logged(parameter: Parameter, value: Any) -> bool:
-    """Whether the audit log has an argument: a short one, but no secret and no payload."""
-    if is_hidden(parameter.type) or parameter.type is Any:
-        return False
-    return isinstance(value, bool | int | float) or (
-        isinstance(value, str) and len(value) <= MAX_DETAIL
-    )

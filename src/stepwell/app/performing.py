@@ -34,7 +34,7 @@ class Performer:
         self.check(admission, operation)
         place = await self._host.workspace(admission.workspace_id)
         result = await operation.call(place, admission.caller, arguments)
-        if operation.audited:
+        if operation.is_recorded:
             await self._host.doorkeeper.record(
                 admission, operation, arguments, result=result, request_id=request_id
             )

@@ -23,7 +23,7 @@ from stepwell.engine.program import Program
 from stepwell.engine.pruner import prune_once
 from stepwell.engine.revisions import Revisions
 from stepwell.engine.room import Room
-from stepwell.engine.starting import Starter, StartOptions
+from stepwell.engine.starting import Starter, StartOptions, without_starter
 from stepwell.engine.worker import Worker
 from stepwell.errors import (
     InvalidInput,
@@ -214,8 +214,9 @@ class Stepwell(Automation, Operations, Reading):
         return [RunHandle(self, run_id, created) for run_id, created in await submitted]
 
     async def fork(
-        self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None
-    ) -> RunHandle:
+        self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None,
+        user: str | None = None,
+    ) -> RunHandle:  # fmt: skip
         """A new run that has the journal of another up to `from_step` and goes on from there.
 
         `from_step` is a step's key, and the first that is executed anew.
@@ -225,11 +226,11 @@ class Stepwell(Automation, Operations, Reading):
         keys = [step.key for step in await self.steps(run_id)]
         if from_step not in keys:
             raise _step_not_found(run_id, from_step, keys)
-        change = await self._copy(origin, origin.input if input is ... else input, version)
+        change = await self._copy(origin, origin.input if input is ... else input, version, user)
         change.fork_from_step = from_step
         return (await self._start([change]))[0]
 
-    async def retry(self, run_id: str) -> RunHandle:
+    async def retry(self, run_id: str, *, user: str | None = None) -> RunHandle:
         """A new run that goes on where a failed, cancelled or timed out one stopped."""
         origin = await self.get_run(run_id)
         if not origin.ended or origin.status == "completed":
@@ -238,14 +239,17 @@ class Stepwell(Automation, Operations, Reading):
                 "be retried.",
                 run_id=run_id,
             )
-        change = await self._copy(origin, origin.input, None)
+        change = await self._copy(origin, origin.input, None, user)
         change.fork_for_retry = True
         change.fork_from_step = origin.error.step if origin.error is not None else None
         change.key_base = origin.key_base
         return (await self._start([change]))[0]
 
-    async def _copy(self, origin: Run, input: Any, version: int | None) -> StartRun:
+    async def _copy(
+        self, origin: Run, input: Any, version: int | None, user: str | None
+    ) -> StartRun:
         options = StartOptions(
+            user=user,
             version=origin.version if version is None else version,
             priority=origin.priority,
             retention=origin.retention_seconds,
@@ -259,8 +263,9 @@ class Stepwell(Automation, Operations, Reading):
         pinned = None
         if origin.revision is not None and version is None:
             pinned = await self._starter.version_of(origin.revision, origin.version)
+        trigger = without_starter(origin.trigger)
         change = await self._starter.prepare(
-            origin.definition, input, trigger=origin.trigger, pinned=pinned, copied=True, **options
+            origin.definition, input, trigger=trigger, pinned=pinned, copied=True, **options
         )
         change.forked_from = origin.id
         return change

@@ -63,16 +63,20 @@ def _head(run: Run, explanation: Explanation) -> Iterator[str]:
 
 
 def _cause(run: Run) -> str | None:
-    """What started a run, if that was a trigger."""
+    """What started a run, if that was a trigger, or who."""
     trigger = run.trigger
-    if not isinstance(trigger, dict) or "name" not in trigger:
+    if not isinstance(trigger, dict):
         return None
+    by = trigger.get("by")
+    if "name" not in trigger:
+        return by
     event = trigger.get("event")
     facts = (
         "by hand" if trigger.get("by_hand") else None,
         trigger.get("scheduled_at") and f"for {trigger['scheduled_at']}",
         event and f"for the event {event['type']} ({event['id']})",
         trigger.get("delivery") and f"for the delivery {trigger['delivery']}",
+        by and f"again by {by}",
     )
     said = ", ".join(each for each in facts if each)
     kind, name = trigger["type"], trigger["name"]

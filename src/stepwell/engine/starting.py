@@ -24,6 +24,8 @@ from stepwell.record import VersionRow, graph_version
 from stepwell.store import Store
 
 DEFAULT_RETENTION_SECONDS = 30 * 86_400
+# What started a run that no trigger did; with `by`, who.
+MANUAL = {"type": "manual"}
 
 
 class StartOptions(TypedDict, total=False):
@@ -48,7 +50,7 @@ class StartOptions(TypedDict, total=False):
     retention: Duration | None
     # How long it may stay pending once it may begin.
     ttl: Duration | None
-    # Who starts it: the operator may limit how many runs each user has at once.
+    # Who starts it, as the run's trigger says; the operator may limit how many each has at once.
     user: str | None
     # {"limit", "per", "key"}: at most so many begin in any time of that length.
     throttle: Mapping[str, Any] | None
@@ -88,8 +90,9 @@ class Starter:
     ) -> StartRun:  # fmt: skip
         """A start of the named definition's highest version, or of the one given.
 
-        `trigger` is what started it; `pinned` is a version that nobody has to look for. With
-        `loose`, the input may have fields that the definition does not know: they are left out.
+        `trigger` is what started it, which is told the user; `pinned` is a version that nobody has
+        to look for. With `loose`, the input may have fields that the definition does not know:
+        they are left out.
         What is `copied` has a journal of its own, and a child is waited for: neither is debounced.
         """
         if unknown := options.keys() - StartOptions.__annotations__.keys():
@@ -103,8 +106,9 @@ class Starter:
             check_deadline(deadline)
         trace = read_traceparent(options.get("traceparent"))
         if trace is not None and trace.span_id is not None:
-            started = {"type": "manual"} if trigger is None else trigger
-            trigger = {**started, TRACEPARENT: trace.at(trace.span_id)}
+            trigger = {**(trigger or MANUAL), TRACEPARENT: trace.at(trace.span_id)}
+        if (user := options.get("user")) is not None:
+            trigger = {**(trigger or MANUAL), "by": check_text(user, "A user's name")}
         check_text(definition, "A definition's name")
         row = pinned or await self.find(definition, options.get("version"))
         if not row.enabled:
@@ -296,6 +300,13 @@ class Starter:
             payload=encode(payload, "The signal's payload", self._max_bytes),
             created_at=self._clock.now(),
         )
+
+
+def without_starter(trigger: Any) -> Any:
+    """What started a run, for a copy of it that somebody else may start."""
+    if not isinstance(trigger, dict):
+        return trigger
+    return {name: value for name, value in trigger.items() if name != "by"}
 
 
 def _micros(duration: Duration | None, what: str) -> int:

@@ -73,6 +73,8 @@ class MemberRecord(msgspec.Struct, frozen=True):
     workspace_id: str
     user_id: str
     role: Role
+    # Since when; no matter of changes that come later.
+    joined_at: int = 0
 
 
 class TokenRecord(msgspec.Struct, frozen=True):
@@ -205,6 +207,14 @@ def network_of(address: str) -> str:
             return str(found.ipv4_mapped)
         return str(ipaddress.ip_network((found, 64), strict=False))
     return str(found)
+
+
+def home_of(members: Sequence[MemberRecord]) -> MemberRecord:
+    """Where somebody acts who does not say where: the workspace that they joined first.
+
+    Never a newer one: whoever takes them in elsewhere must not draw their requests there.
+    """
+    return min(members, key=lambda each: (each.joined_at, each.workspace_id))
 
 
 def check_owner_stays(members: Sequence[MemberRecord], user_id: str) -> None:

@@ -49,6 +49,6 @@ class Seat:
         """What an operation returns; nothing is called in another way."""
         found = operations()[operation]
         result = await found.call(self.place, self.caller, arguments)
-        if self.record is not None and found.audited:
+        if self.record is not None and found.is_recorded:
             await self.record(found, arguments, result)
         return result

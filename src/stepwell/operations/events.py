@@ -34,7 +34,7 @@ class Events(Noun):
         self._workspace = workspace
 
     @operation(
-        "POST /events", needs="run", status=202, result="emitted",
+        "POST /events", needs="run", status=202, result="emitted", subject="type",
         example={"type": "order.paid", "payload": {"order": 7}},
     )  # fmt: skip
     async def emit(

@@ -98,7 +98,7 @@ class Gates(Noun):
         example={"token": "06gu….…", "decision": "approve"},
     )  # fmt: skip
     async def answer(
-        self, token: str, decision: Decision, *, by: str, note: str = "",
+        self, token: Annotated[str, HIDDEN], decision: Decision, *, by: str, note: str = "",
         roles: Collection[str] = (), seen_hash: str | None = None,
     ) -> GateRecord:  # fmt: skip
         """Approve or deny with a token, which says which gate it is for."""

@@ -68,9 +68,10 @@ class Runs(Noun):
         self._workspace = workspace
         self._engine = workspace.engine
 
+    # The run itself says who started it: a row would be a second commit for each start.
     @operation(
         "POST /definitions/{ref}/runs", needs="run", status=201, caller={"user": "name"},
-        raises=_STARTING, example={"ref": "hello", "input": {"name": "Ada"}},
+        audited=False, raises=_STARTING, example={"ref": "hello", "input": {"name": "Ada"}},
     )  # fmt: skip
     async def start(
         self,
@@ -201,29 +202,31 @@ class Runs(Noun):
         return await self._engine.cancel(run_id)
 
     @operation(
-        "POST /runs/{run_id}/retry", needs="run", status=201,
+        "POST /runs/{run_id}/retry", needs="run", status=201, caller={"user": "name"},
         raises=(RunNotFound, RunNotFailed, *_STARTING),
     )  # fmt: skip
-    async def retry(self, run_id: RunId) -> StartedRun:
+    async def retry(self, run_id: RunId, *, user: str | None = None) -> StartedRun:
         """A new run that goes on where a failed, cancelled or timed out one stopped."""
-        started = await self._engine.retry(run_id)
+        started = await self._engine.retry(run_id, user=user or None)
         return StartedRun(started.id, started.created)
 
     @operation(
-        "POST /runs/{run_id}/fork", needs="run", status=201,
+        "POST /runs/{run_id}/fork", needs="run", status=201, caller={"user": "name"},
         raises=(RunNotFound, StepNotFound, *_STARTING),
         example={"from_step": "charge"},
     )  # fmt: skip
     async def fork(
         self, run_id: RunId, from_step: str, *, input: Any = msgspec.UNSET,
-        version: int | None = None,
+        version: int | None = None, user: str | None = None,
     ) -> StartedRun:  # fmt: skip
         """A new run that has the journal of another up to a step, and executes that one anew.
 
         `input` and `version` are those of the other run unless given.
         """
         changed = ... if input is msgspec.UNSET else input
-        started = await self._engine.fork(run_id, from_step, input=changed, version=version)
+        started = await self._engine.fork(
+            run_id, from_step, input=changed, version=version, user=user or None
+        )
         return StartedRun(started.id, started.created)
 
     @operation(

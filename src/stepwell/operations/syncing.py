@@ -50,6 +50,11 @@ class SyncPlan(msgspec.Struct, frozen=True):
     applied: bool = False
 
     @property
+    def subject(self) -> str:
+        """The definitions that are to be changed, for the audit log."""
+        return ", ".join(step.name for step in self.steps if step.action != "unchanged")
+
+    @property
     def ok(self) -> bool:
         """Whether nothing is in the way: neither what a document says, nor somebody else."""
         return all(step.action != "invalid" and step.outcome != "conflict" for step in self.steps)

@@ -61,7 +61,8 @@ class UserInfo(msgspec.Struct, frozen=True):
     name: str
     role: Role
     has_password: bool
-    created_at: int
+    # Since when they have belonged to it; what they did elsewhere before is nobody's business.
+    joined_at: int
 
 
 class LoginLink(msgspec.Struct, frozen=True):
@@ -131,7 +132,7 @@ class Users(Noun):
                 )
             user = self._new(name, hash) if known is None else _returning(known, hash)
             login = None if theirs or hash is not None else self._new_link()
-            member = MemberRecord(self._workspace.id, user.id, role)
+            member = MemberRecord(self._workspace.id, user.id, role, self._clock.now())
             try:
                 await self._access.add_member(member, user, _stored(login, user.id))
             except Overtaken:
@@ -304,4 +305,4 @@ def _stored(login: LoginLink | None, user_id: str) -> LinkRecord | None:
 
 def _info(user: UserRecord, member: MemberRecord) -> UserInfo:
     has_password = user.password_hash is not None
-    return UserInfo(user.id, user.name, member.role, has_password, user.created_at)
+    return UserInfo(user.id, user.name, member.role, has_password, member.joined_at)

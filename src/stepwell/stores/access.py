@@ -25,7 +25,9 @@ _AUDIT = ", ".join(AuditRecord.__struct_fields__)
 _TOKEN = ", ".join(TokenRecord.__struct_fields__)
 _SESSION = ", ".join(SessionRecord.__struct_fields__)
 _LINK = ", ".join(LinkRecord.__struct_fields__)
+_MEMBER = ", ".join(MemberRecord.__struct_fields__)
 _USERS = len(UserRecord.__struct_fields__)
+_TO_MEMBERS = _USERS + len(MemberRecord.__struct_fields__)
 
 # Tables in which something may stand under a workspace's id though nobody has made it.
 _USED = ("versions", "definitions", "documents", "secrets", "runs")
@@ -61,7 +63,7 @@ class SqlAccess:
                     # Of several who begin at once all have the same name for the first user.
                     _user_of(owner, "NOT EXISTS (SELECT 1 FROM users)"),
                     _workspace_of(workspace),
-                    _member_of(MemberRecord(workspace.id, owner.id, "owner")),
+                    _member_of(MemberRecord(workspace.id, owner.id, "owner", owner.created_at)),
                     _link_of(link),
                 ]
             )
@@ -95,7 +97,8 @@ class SqlAccess:
                      ON CONFLICT DO NOTHING"""
         statements = [Statement(insert, msgspec.structs.astuple(workspace), must=True)]
         if owner_id is not None:
-            statements.append(_member_of(MemberRecord(workspace.id, owner_id, "owner")))
+            owner = MemberRecord(workspace.id, owner_id, "owner", workspace.created_at)
+            statements.append(_member_of(owner))
         await self._take_away(*statements)
 
     async def rename_workspace(self, workspace_id: str, title: str) -> bool:
@@ -128,9 +131,7 @@ class SqlAccess:
 
     async def memberships(self, user_id: str) -> list[MemberRecord]:
         rows = await self._fetch(
-            """SELECT workspace_id, user_id, role FROM members WHERE user_id = $1
-               ORDER BY workspace_id""",
-            user_id,
+            f"SELECT {_MEMBER} FROM members WHERE user_id = $1 ORDER BY workspace_id", user_id
         )
         return [MemberRecord(*row) for row in rows]
 
@@ -179,7 +180,7 @@ class SqlAccess:
                 WHERE t.id = $1""",
             token_id,
         )
-        return (TokenRecord(*rows[0][_USERS + 3 :]), _bearer(rows)) if rows else None
+        return (TokenRecord(*rows[0][_TO_MEMBERS:]), _bearer(rows)) if rows else None
 
     async def tokens(self, workspace_id: str, user_id: str | None = None) -> list[TokenRecord]:
         rows = await self._fetch(
@@ -219,7 +220,7 @@ class SqlAccess:
                 WHERE s.hash = $1 ORDER BY m.workspace_id""",
             hash,
         )
-        return (SessionRecord(*rows[0][_USERS + 3 :]), _bearer(rows)) if rows else None
+        return (SessionRecord(*rows[0][_TO_MEMBERS:]), _bearer(rows)) if rows else None
 
     async def sessions(self, user_id: str, now: int) -> list[SessionRecord]:
         rows = await self._fetch(
@@ -302,8 +303,7 @@ def _workspace_of(workspace: WorkspaceRecord) -> Statement:
 
 
 def _member_of(member: MemberRecord) -> Statement:
-    sql = """INSERT INTO members (workspace_id, user_id, role) VALUES ($1, $2, $3)
-             ON CONFLICT DO NOTHING"""
+    sql = f"INSERT INTO members ({_MEMBER}) VALUES ($1, $2, $3, $4) ON CONFLICT DO NOTHING"
     return Statement(sql, msgspec.structs.astuple(member), must=True)
 
 
@@ -326,7 +326,7 @@ def _link_of(link: LinkRecord) -> Statement:
 
 
 def _bearer(rows: Sequence[Sequence[Any]]) -> Bearer:
-    found = [row[_USERS : _USERS + 3] for row in rows]
+    found = [row[_USERS:_TO_MEMBERS] for row in rows]
     members = [MemberRecord(*row) for row in found if row[0] is not None]
     return Bearer(UserRecord(*rows[0][:_USERS]), members)
 

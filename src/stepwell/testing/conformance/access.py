@@ -30,7 +30,8 @@ async def user(
 ) -> UserRecord:
     """A user whose id is the name, in a workspace."""
     made = UserRecord(name, name, None, store.clock.now())
-    await store.access.add_member(MemberRecord(workspace_id, name, role), made)
+    member = MemberRecord(workspace_id, name, role, made.created_at)
+    await store.access.add_member(member, made)
     return made
 
 
@@ -174,7 +175,7 @@ async def a_token_comes_with_its_user_and_role(store: Store) -> None:
     assert found is not None
     assert found[0] == made
     assert found[1].user == ada
-    assert found[1].members == [MemberRecord(WORKSPACE, "ada", "admin")]
+    assert found[1].members == [MemberRecord(WORKSPACE, "ada", "admin", now)]
     assert await access.token("t3") is None
     assert await access.tokens(WORKSPACE, "ada") == [made]
     assert [each.id for each in await access.tokens(WORKSPACE)] == ["t2", "t1"]
