@@ -94,6 +94,34 @@ def test_a_token_is_kept_for_this_user_and_stays(tmp_path: Path) -> None:
     assert texts[0] == texts[1]
 
 
+def test_a_token_that_was_lost_is_replaced_and_opens_no_more(tmp_path: Path) -> None:
+    path = tmp_path / ".stepwell" / "token"
+    with serving(tmp_path, "--json"):
+        lost = _headers(tmp_path)
+    path.unlink()
+    with serving(tmp_path, "--json") as (_, said):
+        url = json.loads(said)["url"]
+        assert httpx2.get(f"{url}/api/runs", headers=lost).status_code == 401
+        found = httpx2.get(f"{url}/api/tokens", headers=_headers(tmp_path)).json()["items"]
+        live = [each for each in found if each["revoked_at"] is None]
+        assert [each["name"].split()[0] for each in live] == ["local"]
+
+
+def test_a_server_for_others_prints_nothing_that_lets_anybody_in(tmp_path: Path) -> None:
+    with serving(tmp_path, "--host", "0.0.0.0") as (_, said):
+        [url] = re.findall(r"at (http://localhost:\d+)$", said, re.MULTILINE)
+        assert not re.search(r"/login/(?!TEXT)", said)
+        assert not (tmp_path / ".stepwell" / "token").exists()
+        [command] = re.findall(r"stepwell (users link owner)$", said, re.MULTILINE)
+        words = [sys.executable, "-m", "stepwell.cli", *command.split(), "--json"]
+        made = subprocess.run(words, cwd=tmp_path, capture_output=True, text=True, check=True)
+        link = json.loads(made.stdout)["link"]
+        assert httpx2.get(f"{url}/login/{link}").status_code == 303
+    with serving(tmp_path, "--host", "0.0.0.0", "--json") as (_, said):
+        told = json.loads(said)
+        assert (told["login"], told["token_file"]) == (None, None)
+
+
 def test_a_server_that_is_stopped_lets_go_of_what_it_executes(tmp_path: Path) -> None:
     with serving(tmp_path, "--json") as (_, said):
         run = _start(tmp_path, json.loads(said)["url"], "ask-first")

@@ -6,14 +6,14 @@ from importlib.resources import files
 from typing import TYPE_CHECKING
 
 from stepwell.errors import Unauthenticated
-from stepwell.kernel.access import TokenRecord, UserRecord, hash_of, new_token
+from stepwell.kernel.access import TokenRecord, UserRecord, hash_of, is_live, new_token
 
 if TYPE_CHECKING:
     from stepwell.app.hosting import Host
     from stepwell.app.stepwell import Stepwell
 
 AUTHOR = "stepwell"
-# What the token is called that lies beside the store.
+# What the token is called that lies beside the store, before the name of the machine.
 LOCAL = "local"
 
 
@@ -29,12 +29,15 @@ async def publish_samples(stepwell: Stepwell) -> None:
 
 async def login_link(host: Host) -> str | None:
     """A text that logs an owner of the first workspace in, once."""
-    owner = await _owner(host)
+    owner = await first_owner(host)
     return None if owner is None else await host.doorkeeper.new_link(owner.name)
 
 
-async def local_token(host: Host, known: str | None) -> str | None:
-    """The token that is known, if it still opens; else a new one of an owner's."""
+async def local_token(host: Host, known: str | None, machine: str) -> str | None:
+    """The token that is known, if it still opens; else a new one of an owner's.
+
+    A new one takes the place of the one before on that machine: what was lost shall not open.
+    """
     if known is not None:
         try:
             await host.doorkeeper.by_token(known)
@@ -42,18 +45,24 @@ async def local_token(host: Host, known: str | None) -> str | None:
             pass
         else:
             return known
-    owner = await _owner(host)
+    owner = await first_owner(host)
     if owner is None:
         return None
-    token_id, now = host.ids.new(), host.first.store.clock.now()
+    access, now, name = host.first.store.access, host.first.store.clock.now(), f"{LOCAL} {machine}"
+    before = await access.tokens(host.first_id, owner.id)
+    token_id = host.ids.new()
     text = new_token(token_id)
-    await host.first.store.access.add_token(
-        TokenRecord(token_id, host.first_id, owner.id, LOCAL, hash_of(text), "own", now)
+    await access.add_token(
+        TokenRecord(token_id, host.first_id, owner.id, name, hash_of(text), "own", now)
     )
+    for each in before:
+        if each.name == name and is_live(each, now):
+            await access.revoke_token(host.first_id, each.id, now)
     return text
 
 
-async def _owner(host: Host) -> UserRecord | None:
+async def first_owner(host: Host) -> UserRecord | None:
+    """An owner of the first workspace."""
     found = await host.first.store.access.members(host.first_id)
     owners = (user for user, member in found if member.role == "owner" and not user.disabled_at)
     return next(owners, None)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import socket
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -19,7 +20,7 @@ from stepwell.cli.supervisor import catch_signals
 from stepwell.cli.targets import load_targets
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.names import check_count
-from stepwell.kernel.urls import shown_url
+from stepwell.kernel.urls import is_loopback, shown_url
 from stepwell.settings import STATE_FOLDER, Settings
 
 if TYPE_CHECKING:
@@ -92,35 +93,52 @@ class _Serving:
                 api = api_of(host, {*LOOPBACK, self._address, *settings.hosts})
                 base = f"http://{_named(self._address)}:{listening.getsockname()[1]}"
                 files = ServerFiles(Path(STATE_FOLDER))
-                with files.naming(base):
-                    await self._announce(host, files, base, url)
+                # Commands in this folder talk to it if there is a token for them.
+                local = is_loopback(f"http://{_written(self._address)}")
+                with files.naming(base) if local else contextlib.nullcontext():
+                    await self._announce(host, files if local else None, base, url)
                     proxies = settings.trusted_proxies
                     await server.serve(api, listening, stop, self._grace, proxies)
                     click.echo("Stopping; steps in progress are given a moment.", err=True)
 
-    async def _announce(self, host: Host, files: ServerFiles, base: str, url: str) -> None:
-        """Say where the server is and how to get in."""
-        from stepwell.app.beginnings import local_token, login_link
+    async def _announce(self, host: Host, files: ServerFiles | None, base: str, url: str) -> None:
+        """Say where the server is and how to get in.
 
-        token = await local_token(host, files.token)
-        if token is not None and token != files.token:
-            files.keep_token(token)
-        link = await login_link(host)
-        login = None if link is None else f"{base}/login/{link}"
-        if self._as_json:
-            path = None if token is None else str(files.token_path)
-            emit({"url": base, "login": login, "token_file": path, "store": shown_url(url)})
-        else:
-            click.echo(f"Stepwell serves {shown_url(url)} at {base}")
-            if login is not None:
-                click.echo(f"Log in with this link, once: {login}")
+        Without `files` others reach it too, and what it prints may be kept for others to read.
+        """
+        from stepwell.app.beginnings import first_owner, local_token, login_link
+
+        login = path = None
+        if files is not None:
+            token = await local_token(host, files.token, socket.gethostname())
             if token is not None:
-                click.echo(f"A token for programs is in {files.token_path}.")
-            click.echo("Stop with Ctrl-C.")
+                path = str(files.token_path)
+                if token != files.token:
+                    files.keep_token(token)
+            link = await login_link(host)
+            login = None if link is None else f"{base}/login/{link}"
+        owner = await first_owner(host)
+        if self._as_json:
+            emit({"url": base, "login": login, "token_file": path, "store": shown_url(url)})
+            return
+        click.echo(f"Stepwell serves {shown_url(url)} at {base}")
+        if login is not None:
+            click.echo(f"Log in with this link, once: {login}")
+        elif owner is not None:
+            click.echo(
+                f"To log in, open {base}/login/TEXT, with what this prints on the same store: "
+                f"stepwell users link {owner.name}"
+            )
+        if path is not None:
+            click.echo(f"A token for programs is in {path}.")
+        click.echo("Stop with Ctrl-C.")
 
 
 def _named(address: str) -> str:
     """How a browser on this machine names the address."""
-    if address in ("0.0.0.0", "::"):
-        return "localhost"
+    return "localhost" if address in ("0.0.0.0", "::") else _written(address)
+
+
+def _written(address: str) -> str:
+    """The address as it stands in a URL."""
     return f"[{address}]" if ":" in address else address
