@@ -125,7 +125,7 @@ class Operation:
     caller: Mapping[str, str] = field(default_factory=dict)
     # Whether it changes what is the caller's own, for which it is enough to be let in.
     personal: bool = False
-    # Whether it takes away something that cannot be brought back.
+    # Whether it takes away, or decides about, something that cannot be brought back.
     destructive: bool = False
     # Whether it is written down who did it, if it changes anything.
     audited: bool = True

@@ -16,9 +16,11 @@ from stepwell.errors import (
     NotAnApprover,
     TokenInvalid,
 )
+from stepwell.operation import Caller
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
 from tests.engine.support import flowing, until
+from tests.operations.people import call
 from tests.operations.support import definition, node, open_gate
 
 calls: list[str] = []
@@ -152,6 +154,24 @@ async def test_a_token_decides_once_and_is_not_in_the_store(world: World) -> Non
             await sw.gates.decide(gate.id, "approve", by="b", token=token)
         await sw.gates.decide(gate.id, "approve", by="b", token=other)
         assert (await sw.result(run.id, 30))["approved"] is True
+
+
+async def test_a_token_is_given_out_by_those_who_may_decide_and_by_owners(world: World) -> None:
+    async with world(functions=[tell]) as sw, sw.worker():
+        run = await sw.start_document(gated(approvers=["ada", "member"]), {"tag": "v1"})
+        gate = await open_gate(sw, run.id)
+        agent = Caller("agent", "build", "viewer", "a")
+        with pytest.raises(NotAnApprover, match="ada, member may"):
+            await call(sw, agent, "gates.token", gate_id=gate.id)
+        for caller in (
+            Caller("ada", "build", "viewer", "b"),
+            Caller("bob", "build", "member", "c"),
+            Caller("eve", "own", "owner", "d"),
+        ):
+            assert await call(sw, caller, "gates.token", gate_id=gate.id)
+        everybodys = await sw.start_document(gated(), {"tag": "v1"})
+        gate = await open_gate(sw, everybodys.id)
+        assert await call(sw, agent, "gates.token", gate_id=gate.id)
 
 
 async def test_a_decision_about_something_else_than_was_shown_is_refused(world: World) -> None:

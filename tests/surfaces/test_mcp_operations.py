@@ -26,7 +26,7 @@ def named(operation: str) -> str:
 
 def offered() -> list[Operation]:
     """All operations but those about who may do what."""
-    return [each for each in operations().values() if each.noun not in WITHHELD]
+    return [each for each in operations().values() if not WITHHELD & {each.noun, each.name}]
 
 
 @generations
@@ -77,8 +77,10 @@ async def test_tools_say_what_they_do_to_whom(world: World) -> None:
         assert "$ref" not in str(schema)
     destructive = {name for name, tool in found.items() if tool.annotations.destructive_hint}
     for name in ("definitions_publish", "drafts_publish", "definitions_delete",
-                 "definitions_rollback", "definitions_sync", "definitions_sync_all"):  # fmt: skip
+                 "definitions_rollback", "definitions_sync", "definitions_sync_all",
+                 "gates_decide"):  # fmt: skip
         assert name in destructive
+    assert not found.keys() & {"gates_token", "gates_answer"}
     assert not destructive & {"drafts_save", "definitions_create", "runs_start"}
 
 
@@ -90,8 +92,10 @@ async def test_every_operation_answers_what_it_returns(world: World, generation:
         async with agent(seat(place), generation) as client:
 
             async def do(operation: str, /, **arguments: Any) -> Any:
-                found = await done(client, named(operation), **arguments)
                 declared = operations()[operation]
+                if operation in WITHHELD:  # what somebody does who is no agent
+                    return declared.shown(await declared.call(sw, seat(sw).caller, arguments))
+                found = await done(client, named(operation), **arguments)
                 given, value = place.calls.pop(f"{declared.noun}.{declared.function.__name__}")
                 shown = declared.shown(value)
                 assert found == msgspec.json.decode(msgspec.json.encode(shown))

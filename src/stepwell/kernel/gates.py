@@ -70,11 +70,8 @@ def decided(
             gate_id=gate.id,
         )
     tokens = gate.tokens if token is None else _used(gate, token)
-    if token is None and gate.approvers and not {by, *roles} & set(gate.approvers):
-        raise NotAnApprover(
-            f"{by!r} may not decide about gate {gate.id}: {', '.join(gate.approvers)} may.",
-            gate_id=gate.id,
-        )
+    if token is None:
+        check_approver(gate, by, roles)
     if by in [each.by for each in gate.decisions]:
         raise NotAnApprover(
             f"{by!r} has decided about gate {gate.id} already; it needs {gate.required} people.",
@@ -87,6 +84,15 @@ def decided(
         gate, serial=gate.serial + 1, decisions=decisions, tokens=[] if final else tokens,
         status=_STATUS[decision] if final else "open",
     )  # fmt: skip
+
+
+def check_approver(gate: GateRecord, by: str, roles: Collection[str]) -> None:
+    """Raise unless somebody, by their name or by what they are, may decide about the gate."""
+    if gate.approvers and not {by, *roles} & set(gate.approvers):
+        raise NotAnApprover(
+            f"{by!r} may not decide about gate {gate.id}: {', '.join(gate.approvers)} may.",
+            gate_id=gate.id,
+        )
 
 
 def progress(gate: GateRecord) -> str:

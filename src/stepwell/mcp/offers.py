@@ -15,8 +15,9 @@ from stepwell.mcp.answers import read, schema_of
 from stepwell.mcp.seat import Seat
 from stepwell.operation import Operation, Permission
 
-# Nouns that are about who may do what, their own passwords and tokens too: no matter of agents.
-WITHHELD = frozenset({"users", "tokens", "workspaces", "audit"})
+# What is about who may do what, their own passwords and tokens too: no matter of agents. With a
+# token of a gate one would decide in the place of those whom it asks.
+WITHHELD = frozenset({"users", "tokens", "workspaces", "audit", "gates.token", "gates.answer"})
 # By the methods of HTTP that say so.
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
@@ -33,7 +34,9 @@ class Offer:
 @cache
 def operation_offers() -> Mapping[str, Offer]:
     """The tools for operations, by their names."""
-    found = [_offer(each) for each in operations().values() if each.noun not in WITHHELD]
+    found = [
+        _offer(each) for each in operations().values() if not WITHHELD & {each.noun, each.name}
+    ]
     return {each.tool.name: each for each in found}
 
 

@@ -21,7 +21,7 @@ from stepwell.kernel import gates as rules
 from stepwell.kernel.changes import SendSignal
 from stepwell.kernel.presenting import HIDDEN
 from stepwell.kernel.records import Decision, GateRecord
-from stepwell.operation import Noun, Workspace, operation
+from stepwell.operation import Caller, Noun, Workspace, allows, operation
 
 TOKEN_BYTES = 32
 
@@ -50,14 +50,19 @@ class Gates(Noun):
 
     @operation(
         "POST /gates/{gate_id}/tokens", needs="build", status=201, result="token",
-        raises=(GateNotFound, GateClosed),
+        caller={"caller": "itself"}, raises=(GateNotFound, GateClosed, NotAnApprover),
     )  # fmt: skip
-    async def token(self, gate_id: str) -> str:
-        """A new token, with which whoever has it can decide once; only its hash is kept."""
+    async def token(self, gate_id: str, caller: Caller | None = None) -> str:
+        """A new token, with which whoever has it can decide once; only its hash is kept.
+
+        It is for those to give out who may decide about the gate themselves, and for owners.
+        """
         # Begins with the gate, so that the token alone is enough to answer with.
         token = f"{gate_id}.{secrets.token_urlsafe(TOKEN_BYTES)}"
         while True:
             gate = await self.get(gate_id)
+            if caller is not None and not allows(caller.permission, "own"):
+                rules.check_approver(gate, caller.name, caller.roles)
             rules.check_open(gate, self._workspace.clock.now())
             try:
                 await self._records.change_gate(self._workspace.id, rules.with_token(gate, token))
@@ -67,6 +72,7 @@ class Gates(Noun):
 
     @operation(
         "POST /gates/{gate_id}/decide", needs="run", caller={"by": "name", "roles": "roles"},
+        destructive=True,
         raises=(GateNotFound, GateClosed, GateDrifted, NotAnApprover, TokenInvalid),
         example={"decision": "approve", "note": "Looks right."},
     )  # fmt: skip
@@ -93,7 +99,7 @@ class Gates(Noun):
             return gate
 
     @operation(
-        "POST /gates", needs="run", caller={"by": "name", "roles": "roles"},
+        "POST /gates", needs="run", caller={"by": "name", "roles": "roles"}, destructive=True,
         raises=(TokenInvalid, GateClosed, GateDrifted),
         example={"token": "06gu….…", "decision": "approve"},
     )  # fmt: skip
