@@ -85,22 +85,52 @@ async def test_what_belongs_to_another_workspace_is_not_found(server: Served) ->
         "gate_id": gates[0].id, "trigger": trigger.id, "proposal_id": proposal.id,
         "step": "ok", "event": "x",
     }  # fmt: skip
+    values |= await theirs(server)
+    asked = set()
     for operation in operations().values():
         mine = [name for name in operation.parameters if "{" + name + "}" in operation.path]
-        if not mine or not set(mine) <= values.keys() or operation.noun == "secrets":
+        if not mine or operation.noun == "secrets":
             continue
+        assert set(mine) <= values.keys(), operation.name
+        asked.add(operation.noun)
         body = dict(operation.example) if operation.method != "GET" else None
         body = {name: each for name, each in (body or {}).items() if name not in mine} or None
         query = "?a=draft&b=draft" if operation.name == "definitions.diff" else ""
         path = path_of(operation, values) + query
         answer = await server.ask(operation.method, path, body, role="stranger")
         assert answer.status_code == 404, (operation.name, answer.text)
+    assert asked >= {"definitions", "runs", "gates", "triggers", "users", "tokens", "workspaces"}
+    assert (await server.ask("GET", "/api/users/me")).json()["role"] == "owner", "nothing was done"
     assert (await server.ask("DELETE", "/api/secrets/key", role="stranger")).status_code == 404
     assert (await server.ask("GET", "/api/secrets", role="stranger")).json() == {"items": []}
     assert (await server.ask("GET", "/api/runs", role="stranger")).json()["items"] == []
     assert (await server.ask("GET", "/api/gates", role="stranger")).json() == {"items": []}
     assert (await place.get_run(run.id)).status == "waiting"
     assert (await place.definitions.get("shape")).title == ""
+
+
+async def theirs(server: Served) -> dict[str, str]:
+    """Somebody of the first workspace, with a session, the token that they use, and where."""
+    await server.host.doorkeeper.login_with_link(
+        await server.host.doorkeeper.new_link("owner-1"), "203.0.113.9"
+    )
+    [session] = (await server.ask("GET", "/api/users/me/sessions")).json()["items"]
+    me = (await server.ask("GET", "/api/users/me")).json()
+    return {
+        "user_id": me["id"], "token_id": me["token_id"], "session_id": session["id"],
+        "workspace_id": me["workspace_id"],
+    }  # fmt: skip
+
+
+async def test_metrics_are_for_owners_of_the_first_workspace(server: Served) -> None:
+    reads = {"name": "prometheus", "permission": "read"}
+    server.tokens["prometheus"] = (await server.ask("POST", "/api/tokens", reads)).json()["text"]
+    for role, status in {
+        "owner": 200, "prometheus": 200, "admin": 403, "viewer": 403, "stranger": 403, None: 401,
+    }.items():  # fmt: skip
+        answer = await server.ask("GET", "/metrics", role=role)
+        assert answer.status_code == status, role
+        assert ("stepwell_" in answer.text) is (status == 200)
 
 
 async def test_a_session_acts_only_for_pages_of_the_server(server: Served) -> None:

@@ -76,7 +76,7 @@ class Ready:
 
 
 class Metrics:
-    """What Prometheus asks for, with a token of the first workspace."""
+    """What Prometheus asks for, with a token of somebody who owns the first workspace."""
 
     name = "metrics"
 
@@ -86,8 +86,12 @@ class Metrics:
 
     async def __call__(self, request: Request, values: Mapping[str, str]) -> Answer:
         admission = await self._gatehouse.admit(request)
-        if admission.workspace_id != self._host.first_id:
-            raise PermissionDenied("Metrics are of all workspaces, and for the first one.")
+        # By the role, not by what a token allows: Prometheus shall need none that may do more.
+        if admission.workspace_id != self._host.first_id or admission.caller.role != "owner":
+            raise PermissionDenied(
+                "Metrics are of all workspaces, and for owners of the first one: use a token of "
+                "theirs; one that may only read is enough."
+            )
         return Answer(200, await self._host.metrics.render(), CONTENT_TYPE)
 
 
