@@ -14,6 +14,7 @@ from click.testing import CliRunner
 from stepwell.catalog import operations
 from stepwell.cli import GENERATED, main
 from stepwell.cli.generated import ELSEWHERE, add_generated, command_at, path_of
+from stepwell.kernel.presenting import HIDDEN, is_hidden
 from stepwell.operation import Operation, declared_in, operation
 from tests.sdk.serving import Server, running
 from tests.surfaces.support import Cli
@@ -118,7 +119,7 @@ class Everything:
         self, thing: str, count: Annotated[int, msgspec.Meta(description="How many.", ge=1)],
         words: str = "", *, kind: Literal["a", "b"] = "a", tags: list[str] | None = None,
         object: Any = None, quiet: bool = False, sure: bool | None = None,
-        password: str | None = None,
+        password: Annotated[str | None, HIDDEN] = None,
     ) -> None:  # fmt: skip
         """Change a thing."""
 
@@ -145,6 +146,8 @@ def test_a_command_says_what_its_operation_takes() -> None:
     [
         (("x", "--count", "0"), "count is not what is asked for"),
         (("x", "--count", "1", "--object", "{"), "--object is not JSON"),
+        (("x", "--count", "1", "--password", "a secret"), "Others could see a secret"),
+        (("x", "--count", "1", "--password", "-"), "and there is none left"),
         (("x", "--count", "1"), "things.change is for servers alone"),
     ],
 )
@@ -153,3 +156,19 @@ def test_a_command_refuses_what_its_operation_would(
 ) -> None:
     result = CliRunner(env=lite.named).invoke(made(), ["things", "change", *words])
     assert why in str(result.exception)
+
+
+def test_secrets_are_read_in_the_order_of_the_help_and_never_among_the_words(lite: Cli) -> None:
+    made = lite.ok("users", "create", "--name", "ada", "--role", "owner", "--password", "-",
+                   stdin="correct horse battery\n")  # fmt: skip
+    assert made["user"]["has_password"] is True
+    said = lite("users", "set-password", "ada", "--password", "incorrect horse battery")
+    assert said.exit_code != 0
+    lite.ok("users", "set-password", "ada", "--current", "-", stdin="a new long password\nunused\n")
+    for each in EVERY:
+        hidden = [name for name, found in each.parameters.items() if is_hidden(found.type)]
+        command = command_at(main, path_of(each))
+        assert command is not None
+        for name in hidden:
+            value = str(each.example.get(name, "\0"))
+            assert value not in (command.help or ""), (each.name, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import socket
 from importlib.resources import files
 from typing import TYPE_CHECKING
 
@@ -33,10 +34,10 @@ async def login_link(host: Host) -> str | None:
     return None if owner is None else await host.doorkeeper.new_link(owner.name)
 
 
-async def local_token(host: Host, known: str | None, machine: str) -> str | None:
+async def local_token(host: Host, known: str | None) -> str | None:
     """The token that is known, if it still opens; else a new one of an owner's.
 
-    A new one takes the place of the one before on that machine: what was lost shall not open.
+    A new one takes the place of the one before on this machine: what was lost shall not open.
     """
     if known is not None:
         try:
@@ -48,7 +49,7 @@ async def local_token(host: Host, known: str | None, machine: str) -> str | None
     owner = await first_owner(host)
     if owner is None:
         return None
-    access, now, name = host.first.store.access, host.first.store.clock.now(), f"{LOCAL} {machine}"
+    access, now, name = host.first.store.access, host.first.store.clock.now(), _name()
     before = await access.tokens(host.first_id, owner.id)
     token_id = host.ids.new()
     text = new_token(token_id)
@@ -59,6 +60,11 @@ async def local_token(host: Host, known: str | None, machine: str) -> str | None
         if each.name == name and is_live(each, now):
             await access.revoke_token(host.first_id, each.id, now)
     return text
+
+
+def _name() -> str:
+    """What the token is called: servers on several machines each have one."""
+    return f"{LOCAL} {socket.gethostname()}"
 
 
 async def first_owner(host: Host) -> UserRecord | None:

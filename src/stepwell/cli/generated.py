@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import getpass
 import shlex
+import sys
 from collections.abc import Mapping
 from types import NoneType, UnionType
 from typing import TYPE_CHECKING, Annotated, Any, Literal, Union, get_args, get_origin
@@ -20,6 +21,7 @@ from stepwell.cli.output import compact, emit
 from stepwell.cli.rendering import lines_of
 from stepwell.cli.session import connected
 from stepwell.errors import InvalidInput
+from stepwell.kernel.presenting import is_hidden
 from stepwell.operation import Caller, Operation, Parameter
 
 if TYPE_CHECKING:
@@ -45,8 +47,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "workers.health": ("workers",),
     "workers.list": ("workers",),
 }
-# What is asked for without showing it, and never stands in the list of processes.
-_UNSEEN = frozenset({"password"})
+# What stands for a secret, which never stands in the list of processes itself.
+_ASKED = "-"
 
 
 def path_of(operation: Operation) -> tuple[str, ...]:
@@ -123,8 +125,12 @@ def _parameter(parameter: Parameter) -> click.Parameter:
     options: dict[str, Any] = {"required": parameter.required, "help": _help(parameter)}
     flag = "--" + parameter.name.replace("_", "-")
     kind = _kind(parameter.type)
-    if parameter.name in _UNSEEN:
-        options |= {"prompt": parameter.required, "hide_input": True, "metavar": "TEXT"}
+    if is_hidden(parameter.type):
+        options |= {
+            "required": False,
+            "metavar": _ASKED,
+            "help": "Is asked for, or read as a line.",
+        }
     elif kind is bool and parameter.default is False:
         return click.Option(
             [flag, parameter.name], is_flag=True, default=None, help=options["help"]
@@ -146,8 +152,10 @@ def _parameter(parameter: Parameter) -> click.Parameter:
 def _read(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
     """What was given, as the operation takes it."""
     found = {}
-    for name, value in given.items():
-        parameter = operation.parameters[name]
+    for name, parameter in operation.parameters.items():
+        value = given[name]
+        if is_hidden(parameter.type) and (parameter.required or value is not None):
+            value = _asked(name, value or _ASKED)
         if value is None or value == ():
             continue
         if _is_json(_kind(parameter.type)):
@@ -157,6 +165,22 @@ def _read(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
         except msgspec.ValidationError as error:
             raise InvalidInput(f"{name} is not what is asked for: {error}.") from None
     return found
+
+
+def _asked(name: str, given: str) -> str:
+    """A secret, from whoever types it or the next line of standard input."""
+    flag = "--" + name.replace("_", "-")
+    if given != _ASKED:
+        raise InvalidInput(
+            f"Others could see a secret among the words of a command. Write {flag} {_ASKED}, and "
+            "type it when asked for, or give it as a line of standard input."
+        )
+    if sys.stdin.isatty():
+        return str(click.prompt(name.capitalize(), hide_input=True, err=True))
+    line = sys.stdin.readline()
+    if not line:
+        raise InvalidInput(f"{flag} is read as a line of standard input, and there is none left.")
+    return line.removesuffix("\n")
 
 
 def _kind(hint: Any) -> Any:
@@ -192,7 +216,8 @@ def _example(operation: Operation) -> str:
         value = operation.example.get(each.name)
         if each.where == "path":
             words.append(str(value or each.name.upper()))
-        elif value is not None and each.name not in _UNSEEN:
+        elif value is not None and not (is_hidden(each.type) and each.required):
+            value = _ASKED if is_hidden(each.type) else value
             text = shlex.quote(value if isinstance(value, str) else compact(value))
             flag = "--" + each.name.replace("_", "-")
             words.append(flag if value is True else f"{flag} {text}")

@@ -10,7 +10,13 @@ import click
 
 from stepwell.cli.gates import gate_document, gate_lines
 from stepwell.cli.output import brief, took
-from stepwell.errors import FunctionUnknown, InvalidDefinition, PermissionDenied, RunEndedBadly
+from stepwell.errors import (
+    FunctionUnknown,
+    InvalidDefinition,
+    NotAnApprover,
+    PermissionDenied,
+    RunEndedBadly,
+)
 from stepwell.graph.plan import Plan
 from stepwell.kernel.run import Explanation, Run, Step
 from stepwell.operations.run_document import node_steps, run_document
@@ -147,7 +153,7 @@ async def _token(stepwell: Stepwell, gate_id: str) -> dict[str, str]:
     """A token for whoever is to decide, if we may hand one out."""
     try:
         return {"token": await stepwell.gates.token(gate_id)}
-    except PermissionDenied:
+    except (NotAnApprover, PermissionDenied):
         return {}
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import socket
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -110,7 +109,7 @@ class _Serving:
 
         login = path = None
         if files is not None:
-            token = await local_token(host, files.token, socket.gethostname())
+            token = await local_token(host, files.token)
             if token is not None:
                 path = str(files.token_path)
                 if token != files.token:
