@@ -70,7 +70,7 @@ class Served:
 @asynccontextmanager
 async def served(
     store_url: str, workflows: Sequence[Any] = (), *, worker: bool = True,
-    hosts: Sequence[str] = (), proxies: Sequence[str] = (),
+    hosts: Sequence[str] = (), proxies: Sequence[str] = (), grace_seconds: float = 1,
     settings: Mapping[str, Any] | None = None,
 ) -> AsyncIterator[Served]:  # fmt: skip
     """A server for that store, stopped in order at the end."""
@@ -83,7 +83,7 @@ async def served(
             listen("127.0.0.1", 0),
         )
         url = f"http://127.0.0.1:{listening.getsockname()[1]}"
-        serving = asyncio.create_task(serve(api, listening, stop, 1, proxies))
+        serving = asyncio.create_task(serve(api, listening, stop, grace_seconds, proxies))
         async with httpx2.AsyncClient(base_url=url, timeout=60, limits=UNBOUNDED) as http:
             found = Served(host, url, http)
             for role in ROLES:

@@ -10,6 +10,8 @@ import pytest
 import yaml
 
 from stepwell.cli import main
+from stepwell.cli.supervisor import KILL_SECONDS
+from stepwell.kernel.durations import seconds
 
 DEPLOY = Path(__file__).parents[2] / "docs" / "deploy"
 
@@ -36,3 +38,16 @@ def test_a_file_for_compose_starts_everything_a_cluster_needs() -> None:
     assert services.keys() == {"db", "migrate", "server", "worker"}
     for name in ("migrate", "server", "worker"):
         assert "STEPWELL_STORE" in services[name]["environment"]
+
+
+def test_who_starts_a_server_waits_longer_for_its_end_than_that_may_take() -> None:
+    unit = dict(
+        line.split("=", 1) for line in (DEPLOY / "stepwell.service").read_text().splitlines()
+        if "=" in line and not line.startswith("#")
+    )  # fmt: skip
+    waited = yaml.safe_load((DEPLOY / "compose.yaml").read_text())["x-stepwell"]
+    patience = [float(unit["TimeoutStopSec"]), seconds(waited["stop_grace_period"])]
+    for words in commands():
+        if "--grace" in words:
+            grace = seconds(words[words.index("--grace") + 1])
+            assert min(patience) > grace + KILL_SECONDS

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextlib
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -52,3 +54,29 @@ async def test_without_a_token_agents_are_refused(store_url: str) -> None:
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"].startswith("Bearer")
         assert answer.json()["code"] == "unauthenticated"
+
+
+async def test_an_agent_that_listens_does_not_hold_up_a_server_that_stops(store_url: str) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        async with served(store_url, grace_seconds=60) as server:
+            client = await stack.enter_async_context(agent(server, "viewer"))
+            heard = await stack.enter_async_context(client.listen(tools_list_changed=True))
+            ended = asyncio.create_task(_all(heard))
+        async with asyncio.timeout(30):
+            await ended
+
+
+async def test_an_agent_listens_no_longer_than_its_token_lasts(store_url: str) -> None:
+    async with served(store_url) as server:
+        wanted = {"name": "short", "permission": "read"}
+        made = (await server.ask("POST", "/api/tokens", wanted)).json()
+        server.tokens["short"] = made["text"]
+        async with agent(server, "short") as client:
+            async with client.listen(tools_list_changed=True) as heard:
+                await server.ask("DELETE", f"/api/tokens/{made['id']}")
+                async with asyncio.timeout(30):
+                    assert await _all(heard) == []
+
+
+async def _all(heard: Any) -> list[Any]:
+    return [each async for each in heard]

@@ -14,14 +14,15 @@ from stepwell.errors import RouteNotFound, Unauthenticated
 from stepwell.operation import Operation
 
 PATH = "/mcp"
-_REQUEST = "stepwell.request"
+_REQUEST, _ADMISSION = "stepwell.request", "stepwell.admission"
 
 
 class Agents:
     """Hands requests over to the surface for agents, which is loaded when the first one comes."""
 
-    def __init__(self, host: Host, gatehouse: Gatehouse) -> None:
+    def __init__(self, host: Host, gatehouse: Gatehouse, closing: asyncio.Event) -> None:
         self._host = host
+        self._closing = closing
         self._gatehouse = gatehouse
         self._app: Any = None
 
@@ -29,7 +30,7 @@ class Agents:
         if self._app is None:
             # By name: surfaces do not import each other. In a thread, because it takes a while.
             surface = await asyncio.to_thread(_loaded)
-            self._app = surface.mcp_app(self._resolve)
+            self._app = surface.mcp_app(self._resolve, stays=self._stays)
         await self._app({**request.scope, _REQUEST: request}, receive, send)
 
     async def _resolve(self, scope: Scope) -> Any:
@@ -39,6 +40,7 @@ class Agents:
             admission = await self._gatehouse.admit(request)
         except Unauthenticated:
             return None
+        scope[_ADMISSION] = admission
 
         async def record(operation: Operation, arguments: Mapping[str, Any], result: Any) -> None:
             await self._host.doorkeeper.record(
@@ -47,6 +49,12 @@ class Agents:
 
         place = await self._host.workspace(admission.workspace_id)
         return place, admission.caller, record
+
+    async def _stays(self, scope: Scope) -> bool:
+        """Whether whoever has been answered for a while is answered any longer."""
+        if self._closing.is_set():
+            return False
+        return await self._gatehouse.readmits(scope[_REQUEST], scope[_ADMISSION])
 
 
 def _loaded() -> Any:

@@ -26,7 +26,7 @@ from stepwell.api.routing import Match, Routes
 from stepwell.app.hosting import Host
 from stepwell.app.performing import Performer
 from stepwell.catalog import operations
-from stepwell.errors import MethodNotAllowed, RouteNotFound, StepwellError
+from stepwell.errors import MethodNotAllowed, NotOpen, RouteNotFound, StepwellError
 from stepwell.telemetry import request_trace
 
 log = logging.getLogger("stepwell.api")
@@ -38,13 +38,14 @@ class Api:
     """Answers requests for one host; `hosts` are the names that it goes by."""
 
     def __init__(self, host: Host, hosts: Collection[str]) -> None:
+        self._host = host
         self._hosts = frozenset(hosts)
         self._new_id = host.ids.new
         self._metrics = host.metrics
         self._closing = asyncio.Event()
         self._routes: Routes[Endpoint] = Routes()
         performer, gatehouse = Performer(host), Gatehouse(host.doorkeeper)
-        self._agents = Agents(host, gatehouse)
+        self._agents = Agents(host, gatehouse, self._closing)
         for each in operations().values():
             endpoint = OperationEndpoint(each, performer, gatehouse)
             for path in (each.path, *each.also):
@@ -53,14 +54,19 @@ class Api:
             self._routes.add(method, path, page)
 
     def close(self) -> None:
-        """End what has no end of its own."""
+        """The server stops: begin no run any more, and end what has no end of its own."""
+        self._host.wind_down()
         self._closing.set()
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         if scope["type"] == "lifespan":
             await _live(receive, send)
         elif scope["type"] == "http":
-            await self._answer(scope, receive, send)
+            try:
+                await self._answer(scope, receive, send)
+            except asyncio.CancelledError:  # the grace is over: the connection is closed
+                if not self._closing.is_set():
+                    raise
         else:
             await send({"type": "websocket.close"})
 
@@ -86,6 +92,10 @@ class Api:
             answer = problem_answer(request, error)
         except Disconnected:
             return
+        except asyncio.CancelledError:
+            if begun or not self._closing.is_set():
+                raise
+            answer = problem_answer(request, _stopped())
         except Exception:
             log.exception("Request %s could not be answered.", request.id)
             if begun:  # too late to say so: the connection is closed instead
@@ -121,6 +131,15 @@ def _nothing_there(request: Request, methods: set[str]) -> StepwellError:
     return MethodNotAllowed(
         f"{request.path!r:.200} takes {', '.join(sorted(methods))}, not {request.method}.",
         methods=sorted(methods),
+    )
+
+
+def _stopped() -> StepwellError:
+    """What is said to whom the server could not answer before it stopped."""
+    return NotOpen(
+        "The server stops, and could not finish this in time. Ask again: another one, or this one "
+        "once it is back, goes on.",
+        retry_after=1,
     )
 
 

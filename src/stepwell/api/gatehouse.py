@@ -5,7 +5,7 @@ from __future__ import annotations
 from stepwell.api.exchange import Request
 from stepwell.api.guard import check_origin
 from stepwell.app.doorkeeper import Admission, Doorkeeper
-from stepwell.errors import Unauthenticated
+from stepwell.errors import StepwellError, Unauthenticated, WorkspaceNotFound
 
 COOKIE = "stepwell_session"
 WORKSPACE_HEADER = "stepwell-workspace"
@@ -30,3 +30,13 @@ class Gatehouse:
         check_origin(request)
         workspace = request.headers.get(WORKSPACE_HEADER)
         return await self._doorkeeper.by_session(session, workspace, request.address)
+
+    async def readmits(self, request: Request, before: Admission) -> bool:
+        """Whether somebody who was let in would be let in again, as who they were."""
+        try:
+            now = await self.admit(request)
+        except (Unauthenticated, WorkspaceNotFound):
+            return False
+        except StepwellError:  # the store may be away; nobody is sent off for that
+            return True
+        return (now.workspace_id, now.caller) == (before.workspace_id, before.caller)

@@ -61,14 +61,14 @@ async def serve(
             server_header=False,
             proxy_headers=bool(proxies),
             forwarded_allow_ips=[each for proxy in proxies for each in seen_as(proxy)],
-            timeout_graceful_shutdown=max(1, round(grace)),
         )
     )
+    # It is only ever waited for, so it need not be whole seconds.
+    server.config.timeout_graceful_shutdown = grace  # type: ignore[assignment]
     serving = asyncio.create_task(server.serve([listening]))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
-    # Live events have no end of their own: their readers go on at another server.
     api.close()
     server.should_exit = True
     await serving

@@ -73,6 +73,7 @@ class Host:
         self._missing: dict[str, int] = {}
         self._looking: asyncio.Task[None] | None = None
         self._surroundings = nobodys()
+        self._winding_down = False
 
     async def __aenter__(self) -> Host:
         # Workspaces are opened here and not where a request happens to ask for them first: what
@@ -89,10 +90,19 @@ class Host:
             self._looking = asyncio.create_task(self._keep_looking())
         return self
 
+    def wind_down(self) -> None:
+        """Begin no run any more, and keep nobody waiting: all workers share one grace from now."""
+        self._winding_down = True
+        if self._looking is not None:
+            self._looking.cancel()
+        for stepwell in self._open.values():
+            stepwell.wind_down()
+
     async def __aexit__(self, *_: object) -> None:
         await self._close()
 
     async def _close(self) -> None:
+        self.wind_down()
         under_way = [*self._opening.values(), *([self._looking] if self._looking else [])]
         for task in under_way:
             task.cancel()
@@ -163,10 +173,12 @@ class Host:
                 settings=self.settings, premises=self._premises,
             )  # fmt: skip
             await stack.enter_async_context(stepwell)
-            if shape.worker is not None:
+            if shape.worker is not None and not self._winding_down:
                 working = stepwell.worker(**shape.worker)
                 self.workers[workspace_id] = await stack.enter_async_context(working)
             self._open[workspace_id] = stepwell
+            if self._winding_down:  # opened by one of the last requests
+                stepwell.wind_down()
             self._stacks.append(stack.pop_all())  # all went well: it stays open
         return stepwell
 

@@ -379,6 +379,12 @@ class Stepwell(Automation, Operations, Reading):
         )  # fmt: skip
         return GraphProgram(self._revisions, host, settings.plan)
 
+    def wind_down(self) -> None:
+        """About to be closed: begin no run any more, and keep nobody waiting for one."""
+        for worker in self._crew.workers:
+            worker.wind_down()
+        self._endings.wind_down()
+
     async def prune(self) -> int:
         """Delete what is old, as workers do too; how many runs there were."""
         await self._writer.drained()

@@ -37,7 +37,7 @@ LOOPBACK = frozenset({"localhost"})
 @click.option("--concurrency", type=int, default=100, show_default=True, help="Runs at a time.")
 @click.option(
     "--grace", default="10s", show_default=True, metavar="DURATION",
-    help="When stopped, time for requests and steps in progress to finish.",
+    help="When stopped, time for requests and steps in progress to finish, together.",
 )  # fmt: skip
 @common
 def serve(
@@ -96,9 +96,10 @@ class _Serving:
                 local = is_loopback(f"http://{_written(self._address)}")
                 with files.naming(base) if local else contextlib.nullcontext():
                     await self._announce(host, files if local else None, base, url)
+                    telling = asyncio.create_task(_tell(stop))
                     proxies = settings.trusted_proxies
                     await server.serve(api, listening, stop, self._grace, proxies)
-                    click.echo("Stopping; steps in progress are given a moment.", err=True)
+                    telling.cancel()
 
     async def _announce(self, host: Host, files: ServerFiles | None, base: str, url: str) -> None:
         """Say where the server is and how to get in.
@@ -131,6 +132,11 @@ class _Serving:
         if path is not None:
             click.echo(f"A token for programs is in {path}.")
         click.echo("Stop with Ctrl-C.")
+
+
+async def _tell(stop: asyncio.Event) -> None:
+    await stop.wait()
+    click.echo("Stopping; requests and steps in progress are given a moment.", err=True)
 
 
 def _named(address: str) -> str:

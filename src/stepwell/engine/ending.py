@@ -33,6 +33,7 @@ class Endings:
         self._waiting: dict[str, list[asyncio.Future[EndRun | None]]] = {}
         self._recent: dict[str, None] = {}
         self._task: asyncio.Task[None] | None = None
+        self._winding_down = False
 
     def ended(self, run_id: str, end: EndRun | None = None) -> None:
         """The run has ended: wake whoever waits for it, with its end if that is at hand."""
@@ -70,6 +71,8 @@ class Endings:
                 return _outcome(run.status, run.id, run.output, run.error)
             if self._task is None:
                 self._task = asyncio.get_running_loop().create_task(self._poll())
+            if self._winding_down:
+                raise TimeoutError("Nobody is kept waiting here any longer.")
             end = await future
         finally:
             self._leave(run_id, future)
@@ -104,6 +107,13 @@ class Endings:
                     log.warning("Whether runs have ended could not be looked up: %r", error)
         finally:
             self._task = None
+
+    def wind_down(self) -> None:
+        """Let go of everybody who waits, as if their time were up."""
+        self._winding_down = True
+        for future in [future for waiting in self._waiting.values() for future in waiting]:
+            if not future.done():
+                future.set_exception(TimeoutError("Nobody is kept waiting here any longer."))
 
     async def close(self) -> None:
         if self._task is not None:

@@ -24,7 +24,7 @@ from stepwell.engine.unwinding import Losses
 from stepwell.engine.writer import Writer
 from stepwell.errors import ChangeRefused, NotOpen, StepwellError, StoreUnavailable
 from stepwell.kernel.changes import Claimed, ClaimedRun, ClaimRuns, EndRun, Held, ReleaseRun
-from stepwell.kernel.clock import SECOND, Timer, sleep
+from stepwell.kernel.clock import SECOND, Timer, sleep, wait_by
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.retry import DEFAULT_RETRY
 from stepwell.store import Store
@@ -73,7 +73,7 @@ class Worker:
         self._ending: set[str] = set()
         self._parking: dict[str, Execution] = {}
         self._warm: dict[str, tuple[Execution, Timer]] = {}
-        self._stopping = True
+        self._stopping, self._stop_at = True, 0
         self.claims = Claims(store, writer, self, room)
         self.turns = Turns()
         self.losses = Losses()
@@ -95,17 +95,19 @@ class Worker:
         self._duties = [create(self._beat()), create(self._check())]
         self.claims.soon()
 
+    def wind_down(self) -> None:
+        """Claim nothing any more; the time that steps in progress have begins now."""
+        if not self._stopping:
+            self._stopping = True
+            self._stop_at = self._clock.now() + int(self._grace_seconds * SECOND)
+            self.claims.stop()
+
     async def stop(self) -> None:
         """Stop claiming, let steps in progress finish for a moment, give the rest back."""
-        self._stopping = True
-        self.claims.stop()
-        if self._active and self._grace_seconds > 0:
+        self.wind_down()
+        if self._active:
             self._idle.clear()
-            waiter = asyncio.ensure_future(self._idle.wait())
-            pause = asyncio.ensure_future(sleep(self._clock, self._grace_seconds))
-            await asyncio.wait([waiter, pause], return_when=asyncio.FIRST_COMPLETED)
-            waiter.cancel()
-            pause.cancel()
+            await wait_by(self._clock, self._stop_at, self._idle)
         for duty in (*self._duties, self._enlisting):  # the lease lasted through the grace
             if duty is not None:
                 duty.cancel()

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta
 from types import TracebackType
 from typing import Protocol
@@ -123,6 +124,14 @@ class TimeLimit:
     def passed(self) -> bool:
         """Whether a TimeoutError is this limit's."""
         return self._limit.expired()
+
+
+async def wait_by(clock: Clock, at: int, event: asyncio.Event) -> None:
+    """Wait for an event, but no longer than until then."""
+    if (left := at - clock.now()) > 0:
+        with suppress(TimeoutError):
+            async with TimeLimit(clock, left / SECOND):
+                await event.wait()
 
 
 def moment(at: int) -> datetime:

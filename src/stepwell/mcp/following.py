@@ -20,15 +20,16 @@ FIRST_PAUSE, LONGEST_PAUSE = 0.01, 0.5
 class Patience:
     """Somebody who looks now and then, for so long."""
 
-    def __init__(self, seconds: float) -> None:
+    def __init__(self, seat: Seat, seconds: float) -> None:
+        self._seat = seat
         self._clock = asyncio.get_running_loop().time
         self._until = self._clock() + seconds
         self._pause = FIRST_PAUSE
 
     async def wait(self) -> bool:
-        """Wait before the next look; False if there is none, because the time is up."""
+        """Wait before the next look; False if there is none: the time is up."""
         left = self._until - self._clock()
-        if left <= 0:
+        if left <= 0 or not await self._seat.kept():
             return False
         await asyncio.sleep(min(self._pause, left))
         self._pause = min(self._pause * 1.3, LONGEST_PAUSE)
@@ -46,7 +47,7 @@ class Standing:
 
 async def follow(seat: Seat, run_id: str, seconds: float) -> Standing:
     """Where a run is once it has ended or needs somebody, or after so long."""
-    patience = Patience(seconds)
+    patience = Patience(seat, seconds)
     while True:
         run: Run = await seat.call("runs.get", run_id=run_id)
         if run.ended:

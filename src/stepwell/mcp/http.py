@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from functools import partial
 
 from mcp.server.streamable_http_manager import StreamableHTTPSessionManager
 from starlette.responses import JSONResponse, Response
@@ -21,6 +22,9 @@ from stepwell.operation import Caller, Permission, Place
 # Who sends a request, and where to; None if they cannot show it.
 Resolve = Callable[[Scope], Awaitable[tuple[Place, Caller, Record | None] | None]]
 
+# Whether whoever sent a request is answered any longer, asked while that takes.
+Stays = Callable[[Scope], Awaitable[bool]]
+
 _SEAT = "stepwell.seat"
 
 # It would tell of the start and the end of every request.
@@ -30,8 +34,11 @@ logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING
 class McpApp:
     """The ASGI application; to be put at one path as the endpoint of a route."""
 
-    def __init__(self, resolve: Resolve, level: Permission, manner: Manner) -> None:
+    def __init__(
+        self, resolve: Resolve, level: Permission, manner: Manner, stays: Stays | None
+    ) -> None:
         self._resolve = resolve
+        self._stays = stays
         self._level = level
         self._server = server_of(_seat_of, manner)
 
@@ -46,21 +53,24 @@ class McpApp:
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
         place, caller, record = found
-        seated = {**scope, _SEAT: Seat(place, caller, self._level, record)}
+        stays = None if self._stays is None else partial(self._stays, scope)
+        seated = {**scope, _SEAT: Seat(place, caller, self._level, record, stays)}
         requests = StreamableHTTPSessionManager(self._server, stateless=True)
         async with requests.run():
             await requests.handle_request(seated, receive, send)
 
 
 def mcp_app(
-    resolve: Resolve, *, level: Permission = HIGHEST, manner: Manner | None = None
-) -> McpApp:
+    resolve: Resolve, *, level: Permission = HIGHEST, manner: Manner | None = None,
+    stays: Stays | None = None,
+) -> McpApp:  # fmt: skip
     """The server as an ASGI application; `resolve` says of each request who sends it.
 
-    Callers are offered what they may do, at most what `level` allows. Hosts and origins are to be
-    checked before.
+    Callers are offered what they may do, at most what `level` allows. `stays` is asked now and then
+    whether they are to be answered any longer; without it they always are. Hosts and origins are
+    to be checked before.
     """
-    return McpApp(resolve, level, manner or Manner())
+    return McpApp(resolve, level, manner or Manner(), stays)
 
 
 def _seat_of(context: Context) -> Seat:

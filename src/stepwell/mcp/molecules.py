@@ -93,7 +93,7 @@ async def _advance(seat: Seat, given: Advance, manner: Manner) -> Any:
         "steps.advance", run_id=run.id, step=step, summary=given.summary, output=given.output,
         failed=given.failed,
     )  # fmt: skip
-    patience, tasks = Patience(manner.wait_seconds), []
+    patience, tasks = Patience(seat, manner.wait_seconds), []
     while True:
         run = await seat.call("runs.get", run_id=run.id)
         tasks = await _tasks(seat, run)

@@ -40,6 +40,12 @@ class Seat:
     level: Permission = HIGHEST
     # Writes down what they have done, where that is wanted.
     record: Record | None = None
+    # Says whether they are answered any longer; None if they always are.
+    stays: Callable[[], Awaitable[bool]] | None = None
+
+    async def kept(self) -> bool:
+        """Whether somebody who waits here may go on waiting."""
+        return self.stays is None or await self.stays()
 
     def may(self, needed: Permission) -> bool:
         """Whether tools are offered here that need this."""

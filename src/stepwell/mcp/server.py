@@ -24,6 +24,8 @@ from stepwell.mcp.seat import Manner, Seat
 
 # How often one caller may listen for changes at a time; each costs a look now and then.
 MOST_LISTENERS = 20
+# How often it is asked whether they may go on listening.
+KEPT_SECONDS = 0.25
 
 INSTRUCTIONS = """\
 Stepwell runs durable workflows. Each tool run_<name> runs one of them; runs go on by themselves,
@@ -93,15 +95,25 @@ class Tools:
         with failing():
             before = await look(seat)
 
+        handler = ListenHandler(bus)
+
         async def watch() -> None:
             async for _ in changes(seat, before):
                 await bus.publish(ToolsListChanged())
+
+        async def leave() -> None:
+            while True:
+                await anyio.sleep(KEPT_SECONDS)
+                if not await seat.kept():
+                    handler.close()
+                    return
 
         self._listeners[who] += 1
         try:
             async with anyio.create_task_group() as tasks:
                 tasks.start_soon(watch)
-                result = await ListenHandler(bus)(context, params)
+                tasks.start_soon(leave)
+                result = await handler(context, params)
                 tasks.cancel_scope.cancel()
             return result
         finally:
