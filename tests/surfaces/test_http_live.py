@@ -99,6 +99,31 @@ async def test_streams_end_when_the_server_stops(store_url: str) -> None:
     assert "run.finished" not in [type for _, type, _ in await listening]
 
 
+async def test_a_stream_ends_with_the_access_of_whoever_reads_it(server: Served) -> None:
+    place = server.host.first
+    made = await server.ask("POST", "/api/tokens", {"name": "short", "permission": "read"})
+    server.tokens["viewer"] = made.json()["text"]
+    run = await place.start("patient")
+    listening = asyncio.create_task(events_of(server, run.id))
+    while not place._feed.listeners:
+        await asyncio.sleep(0)
+    gone = await server.ask("DELETE", f"/api/tokens/{made.json()['id']}")
+    assert gone.status_code == 204
+    await place.signal(run.id, "word", "go")
+    await place.result(run.id, timeout=30)
+    assert "run.finished" not in [type for _, type, _ in await listening]
+
+
+async def test_a_stream_ends_when_its_token_does(server: Served) -> None:
+    wanted = {"name": "short", "permission": "read", "expires_in": 1}
+    made = await server.ask("POST", "/api/tokens", wanted)
+    server.tokens["viewer"] = made.json()["text"]
+    run = await server.host.first.start("patient")
+    async with asyncio.timeout(10):  # before anything else would end it
+        found = await events_of(server, run.id)
+    assert "run.finished" not in [type for _, type, _ in found]
+
+
 async def test_five_hundred_listeners_see_their_runs_end(server: Served) -> None:
     place = server.host.first
     runs = await place.start_many(
@@ -114,7 +139,33 @@ async def test_five_hundred_listeners_see_their_runs_end(server: Served) -> None
         assert await run.result(timeout=60) == "done"
 
 
-async def test_a_listener_that_stops_reading_is_given_up() -> None:
+async def silent() -> Message:
+    await asyncio.Event().wait()
+    raise AssertionError
+
+
+def asked(id: str) -> Request:
+    return Request({"method": "GET", "path": "/", "query_string": b"", "headers": []}, silent, id)
+
+
+async def test_what_breaks_a_stream_off_is_in_the_log(caplog: pytest.LogCaptureFixture) -> None:
+    async def pieces() -> AsyncGenerator[bytes, None]:
+        yield b"data: one\n\n"
+        raise ValueError("odd")
+
+    async def send(message: Message) -> None:
+        pass
+
+    await Stream(pieces(), "text/event-stream", patience_seconds=5).send(send, asked("req-7"))
+    [record] = caplog.records
+    assert "req-7" in record.getMessage()
+    assert record.exc_info is not None
+    assert isinstance(record.exc_info[1], ValueError)
+
+
+async def test_a_listener_that_stops_reading_is_given_up(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     closed = asyncio.Event()
 
     async def pieces() -> AsyncGenerator[bytes, None]:
@@ -128,11 +179,7 @@ async def test_a_listener_that_stops_reading_is_given_up() -> None:
         if message["type"] == "http.response.body":
             await asyncio.Event().wait()  # nobody reads on the other side
 
-    async def silent() -> Message:
-        await asyncio.Event().wait()
-        raise AssertionError
-
-    scope = {"method": "GET", "path": "/", "query_string": b"", "headers": []}
     stream = Stream(pieces(), "text/event-stream", patience_seconds=0.01)
-    await stream.send(stuck, Request(scope, silent, "1"))
+    await stream.send(stuck, asked("1"))
     assert closed.is_set()
+    assert not caplog.records

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 from collections.abc import AsyncGenerator, Awaitable, Callable, MutableMapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
@@ -11,12 +12,14 @@ from typing import Any
 
 import msgspec
 
-from stepwell.errors import BodyTooLarge, BodyUnsupported
+from stepwell.errors import BodyTooLarge, BodyUnsupported, StepwellError
 
 Scope = MutableMapping[str, Any]
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
 Send = Callable[[Message], Awaitable[None]]
+
+log = logging.getLogger("stepwell.api")
 
 # What a body may have at most; what is in it has limits of its own.
 MAX_BODY_BYTES = 8 * 1024 * 1024
@@ -26,6 +29,10 @@ _encoder = msgspec.json.Encoder(enc_hook=str)
 
 class Disconnected(Exception):
     """The other side has gone before all of its request was there."""
+
+
+class _ReaderGone(Exception):
+    """Whoever read a stream reads no more."""
 
 
 class Request:
@@ -138,11 +145,17 @@ class Stream:
             for task in (sending, gone):
                 task.cancel()
             # Both have ended when this returns: what they hold is given back.
-            await asyncio.gather(sending, gone, return_exceptions=True)
+            failed, _ = await asyncio.gather(sending, gone, return_exceptions=True)
+            if isinstance(failed, Exception) and not isinstance(failed, _ReaderGone):
+                said = None if isinstance(failed, StepwellError) else failed
+                log.error("The stream of %s broke off: %r", request.id, failed, exc_info=said)
 
     async def _send_pieces(self, send: Send) -> None:
         async with contextlib.aclosing(self.pieces) as pieces:
             async for piece in pieces:
-                async with asyncio.timeout(self.patience_seconds):
-                    await send({"type": "http.response.body", "body": piece, "more_body": True})
+                try:
+                    async with asyncio.timeout(self.patience_seconds):
+                        await send({"type": "http.response.body", "body": piece, "more_body": True})
+                except (TimeoutError, OSError):  # which uvicorn has for a connection that is lost
+                    raise _ReaderGone from None
         await send({"type": "http.response.body", "body": b""})
