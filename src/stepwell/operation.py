@@ -296,18 +296,21 @@ class Engine(Protocol):
 
     async def cancel(self, run_id: str) -> bool: ...
 
-    async def retry(self, run_id: str, *, user: str | None = None) -> Started: ...
+    async def retry(
+        self, run_id: str, *, idempotency_key: str | None = None, user: str | None = None
+    ) -> Started: ...
 
     async def fork(
         self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None,
-        user: str | None = None,
+        idempotency_key: str | None = None, user: str | None = None,
     ) -> Started: ...  # fmt: skip
 
     async def signal(self, run_id: str, name: str, payload: Any = None) -> bool: ...
 
     async def emit(
-        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
-    ) -> bool: ...
+        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False,
+        idempotency_key: str | None = None,
+    ) -> bool: ...  # fmt: skip
 
     async def tasks(self, run_id: str) -> list[Any]: ...
 

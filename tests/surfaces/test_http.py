@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from stepwell import workflow
+from stepwell import RunFailed, workflow
 from tests.surfaces.serving import Served, served
 
 pytestmark = pytest.mark.anyio
@@ -69,6 +69,53 @@ async def test_a_start_with_a_key_that_was_used_gives_back_its_run(server: Serve
     found = await asyncio.gather(*(start() for _ in range(10)))
     assert sorted(status for status, _ in found) == [200] * 9 + [201]
     assert len({run_id for _, run_id in found}) == 1
+
+
+async def test_a_repeated_start_says_how_its_run_is_now(server: Served) -> None:
+    path, headers = "/api/definitions/double/runs", {"Idempotency-Key": "again"}
+    first = await server.ask("POST", path, {"input": {"n": 4}}, headers=headers)
+    await server.host.first.result(first.json()["id"], timeout=30)
+    again = await server.ask("POST", path, {"input": {"n": 9}}, headers=headers)
+    assert again.status_code == 200
+    assert again.json() == {
+        "id": first.json()["id"], "created": False, "status": "completed", "output": 8,
+        "error": None,
+    }  # fmt: skip
+
+
+async def test_whatever_makes_a_run_does_so_once_for_a_key(server: Served) -> None:
+    made = await server.ask("POST", "/api/definitions/double/runs", {"input": {}})
+    run_id = made.json()["id"]
+    with pytest.raises(RunFailed):
+        await server.host.first.result(run_id, timeout=30)
+    await server.ask(
+        "POST", "/api/triggers", {"definition": "double", "type": "manual", "name": "by-hand"}
+    )
+    for path, body in (
+        (f"/api/runs/{run_id}/retry", {}),
+        (f"/api/runs/{run_id}/fork", {"from_step": "twice", "input": {"n": 1}}),
+        ("/api/triggers/double%2Fby-hand/fire", {"payload": {"n": 2}}),
+        ("/api/definitions/double/runs", {"input": {"n": 3}}),
+    ):
+        found = []
+        for key in ("one", "one", "two"):
+            answer = await server.ask("POST", path, body, headers={"Idempotency-Key": key})
+            assert answer.status_code == (201 if answer.json()["created"] else 200), answer.text
+            found.append(answer.headers["location"])
+        assert found[0] == found[1] != found[2]
+    runs = await server.host.first.list_runs(definition="double")
+    assert len(runs.items) == 1 + 4 * 2
+
+
+async def test_an_event_is_emitted_once_for_a_key(server: Served) -> None:
+    for key in ("one", "one", "two"):
+        answer = await server.ask(
+            "POST", "/api/events", {"type": "paid", "key": "order-7"},
+            headers={"Idempotency-Key": key},
+        )  # fmt: skip
+        assert (answer.status_code, answer.json()) == (202, {"emitted": True})
+    found = (await server.ask("GET", "/api/events?type=paid")).json()["items"]
+    assert [each["key"] for each in found] == ["order-7"] * 2
 
 
 async def test_an_edit_of_what_was_changed_meanwhile_is_refused_with_412(server: Served) -> None:

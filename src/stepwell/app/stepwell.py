@@ -42,7 +42,9 @@ from stepwell.kernel.names import (
     check_count,
     check_run_id,
     check_text,
+    copy_key,
     no_such_run,
+    no_such_step,
 )
 from stepwell.kernel.programs import graph_programs
 from stepwell.kernel.run import Run
@@ -53,9 +55,6 @@ from stepwell.sdk.workflow import Workflow, registry
 from stepwell.settings import Settings
 from stepwell.store import Store
 from stepwell.telemetry import Telemetry, request_trace
-
-# How many steps the error names when there is none of that key.
-MAX_SHOWN = 10
 
 
 class Stepwell(Automation, Operations, Reading):
@@ -215,22 +214,26 @@ class Stepwell(Automation, Operations, Reading):
 
     async def fork(
         self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None,
-        user: str | None = None,
+        idempotency_key: str | None = None, user: str | None = None,
     ) -> RunHandle:  # fmt: skip
         """A new run that has the journal of another up to `from_step` and goes on from there.
 
-        `from_step` is a step's key, and the first that is executed anew.
+        `from_step` is a step's key, and the first that is executed anew. A second fork of the run
+        with the same `idempotency_key` gives back the first one.
         """
         check_text(from_step, "from_step")
         origin = await self.get_run(run_id)
         keys = [step.key for step in await self.steps(run_id)]
         if from_step not in keys:
-            raise _step_not_found(run_id, from_step, keys)
-        change = await self._copy(origin, origin.input if input is ... else input, version, user)
+            raise no_such_step(run_id, from_step, keys)
+        changed = origin.input if input is ... else input
+        change = await self._copy(origin, changed, version, "fork", idempotency_key, user)
         change.fork_from_step = from_step
         return (await self._start([change]))[0]
 
-    async def retry(self, run_id: str, *, user: str | None = None) -> RunHandle:
+    async def retry(
+        self, run_id: str, *, idempotency_key: str | None = None, user: str | None = None
+    ) -> RunHandle:
         """A new run that goes on where a failed, cancelled or timed out one stopped."""
         origin = await self.get_run(run_id)
         if not origin.ended or origin.status == "completed":
@@ -239,14 +242,20 @@ class Stepwell(Automation, Operations, Reading):
                 "be retried.",
                 run_id=run_id,
             )
-        change = await self._copy(origin, origin.input, None, user)
+        change = await self._copy(origin, origin.input, None, "retry", idempotency_key, user)
         change.fork_for_retry = True
         change.fork_from_step = origin.error.step if origin.error is not None else None
         change.key_base = origin.key_base
         return (await self._start([change]))[0]
 
     async def _copy(
-        self, origin: Run, input: Any, version: int | None, user: str | None
+        self,
+        origin: Run,
+        input: Any,
+        version: int | None,
+        how: str,
+        key: str | None,
+        user: str | None,
     ) -> StartRun:
         options = StartOptions(
             user=user,
@@ -260,6 +269,8 @@ class Stepwell(Automation, Operations, Reading):
         # As much time again as it had, if it had any.
         if origin.deadline_at is not None and origin.deadline_at > origin.created_at:
             options["deadline"] = origin.deadline_at - origin.created_at
+        if key is not None:  # one that starts of the definition have may be the same
+            options["idempotency_key"] = copy_key(how, origin.id, key)
         pinned = None
         if origin.revision is not None and version is None:
             pinned = await self._starter.version_of(origin.revision, origin.version)
@@ -282,12 +293,15 @@ class Stepwell(Automation, Operations, Reading):
         return bool(delivered)
 
     async def emit(
-        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
-    ) -> bool:
+        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False,
+        idempotency_key: str | None = None,
+    ) -> bool:  # fmt: skip
         """Emit an event of the workspace; False if an earlier `once` of that type and key won."""
-        submitted = self._writer.submit(self._starter.event(type, payload, key, once))
+        event = self._starter.event(type, payload, key, once, idempotency_key)
+        submitted = self._writer.submit(event)
         self._crew.claim_soon()
-        return bool((await submitted)[0])
+        new = bool((await submitted)[0])
+        return new or (idempotency_key is not None and not once)  # it was emitted before
 
     async def tasks(self, run_id: str) -> list[Any]:
         """What a run waits for somebody to do: title, instructions and the step's key."""
@@ -391,11 +405,3 @@ class Stepwell(Automation, Operations, Reading):
         pruned = await prune_once(self.store)
         self._telemetry.runs_swept(pruned)
         return pruned
-
-
-def _step_not_found(run_id: str, key: str, keys: list[str]) -> StepNotFound:
-    shown = ", ".join(map(repr, keys[:MAX_SHOWN])) or "none yet"
-    more = f" and {len(keys) - MAX_SHOWN} more" if len(keys) > MAX_SHOWN else ""
-    return StepNotFound(
-        f"Run {run_id} has no step {key!r}. Its steps are: {shown}{more}.", run_id=run_id
-    )

@@ -153,8 +153,7 @@ class Starter:
     ) -> StartRun:
         now = self._clock.now()
         definition = row.name
-        if idempotency_key is not None:
-            check_text(idempotency_key, "idempotency_key")
+        _checked(idempotency_key)
         if (said := faulty_priority(priority)) is not None:
             raise InvalidInput(said)
         if debounce is not None and not (throttle is None and delay is None):
@@ -277,7 +276,10 @@ class Starter:
         """The end of a run and of all below it."""
         return CancelRun(run_id, self._workspace_id, self._clock.now())
 
-    def event(self, type: str, payload: Any, key: str | None, once: bool) -> EmitEvent:
+    def event(
+        self, type: str, payload: Any, key: str | None, once: bool,
+        idempotency_key: str | None = None,
+    ) -> EmitEvent:  # fmt: skip
         """An event of the workspace."""
         return EmitEvent(
             id=self._ids.new(),
@@ -287,6 +289,7 @@ class Starter:
             created_at=self._clock.now(),
             key=None if key is None else check_text(key, "An event's key"),
             once=once,
+            idempotency_key=_checked(idempotency_key),
         )
 
     def signal(self, run_id: str, type: str, payload: Any) -> SendSignal:
@@ -307,6 +310,10 @@ def without_starter(trigger: Any) -> Any:
     if not isinstance(trigger, dict):
         return trigger
     return {name: value for name, value in trigger.items() if name != "by"}
+
+
+def _checked(idempotency_key: str | None) -> str | None:
+    return None if idempotency_key is None else check_text(idempotency_key, "idempotency_key")
 
 
 def _micros(duration: Duration | None, what: str) -> int:

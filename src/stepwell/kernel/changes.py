@@ -219,6 +219,15 @@ class EmitEvent(msgspec.Struct, gc=False):
     key: str | None = None
     once: bool = False
     held: Held | None = None
+    # Another one of its type with this is the same, sent again.
+    idempotency_key: str | None = None
+
+    @property
+    def once_key(self) -> str | None:
+        """What no other event of its type may have; what is chosen for `once` is printable."""
+        if self.once:
+            return self.key or ""
+        return None if self.idempotency_key is None else f"\x1f{self.idempotency_key}"
 
 
 class SendSignal(msgspec.Struct, gc=False):

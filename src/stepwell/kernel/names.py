@@ -5,14 +5,16 @@ from __future__ import annotations
 import difflib
 import hashlib
 import re
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
-from stepwell.errors import InvalidInput, InvalidName, RunNotFound
+from stepwell.errors import InvalidInput, InvalidName, RunNotFound, StepNotFound
 
 MAX_LENGTH = 200
+# How many steps an error names when there is none of that key.
+MAX_SHOWN = 10
 _REPEATED = re.compile(r"#\d+$")
 
 
@@ -89,12 +91,26 @@ def no_such_run(run_id: object) -> RunNotFound:
     return RunNotFound(f"There is no run {run_id!r}.", run_id=run_id)
 
 
+def no_such_step(run_id: str, key: str, keys: Sequence[str]) -> StepNotFound:
+    """For a key that no step of a run has."""
+    shown = ", ".join(map(repr, keys[:MAX_SHOWN])) or "none yet"
+    more = f" and {len(keys) - MAX_SHOWN} more" if len(keys) > MAX_SHOWN else ""
+    return StepNotFound(
+        f"Run {run_id} has no step {key!r}. Its steps are: {shown}{more}.", run_id=run_id
+    )
+
+
 def bounded(key: str) -> str:
     """A key that is made of what others gave: itself, or its hash if no key can be so."""
     if len(key) <= MAX_LENGTH and key.isprintable():
         return key
     kind = key.partition(":")[0]
     return f"{kind[:50]}:{hashlib.sha256(key.encode('utf-8', 'replace')).hexdigest()}"
+
+
+def copy_key(how: str, run_id: str, key: str) -> str:
+    """The key of the start of a run that is made from another one."""
+    return bounded(f"{how}:{run_id}:{check_text(key, 'idempotency_key')}")
 
 
 def did_you_mean(wanted: str, known: Iterable[str]) -> str:

@@ -38,10 +38,16 @@ class Events(Noun):
         example={"type": "order.paid", "payload": {"order": 7}},
     )  # fmt: skip
     async def emit(
-        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
-    ) -> bool:
-        """Emit an event; false if an earlier one that was to be `once` of its type and key won."""
-        return await self._workspace.engine.emit(type, payload, key=key, once=once)
+        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False,
+        idempotency_key: str | None = None,
+    ) -> bool:  # fmt: skip
+        """Emit an event; false if an earlier one that was to be `once` of its type and key won.
+
+        A second one of its type with the same `idempotency_key` is not emitted again.
+        """
+        return await self._workspace.engine.emit(
+            type, payload, key=key, once=once, idempotency_key=idempotency_key
+        )
 
     @operation("GET /events", needs="read")
     async def list(

@@ -131,15 +131,20 @@ class Runs(Noun):
         return await self._started(started, wait)
 
     async def _started(self, started: Started, wait: Span | None) -> StartedRun:
-        if wait is None:
+        if wait is None and started.created:
             return StartedRun(started.id, started.created)
+        if wait is not None:
+            await self._await(started.id, wait)
+        run = await self._engine.get_run(started.id)
+        return StartedRun(run.id, started.created, run.status, run.output, run.error)
+
+    async def _await(self, run_id: str, wait: Span) -> None:
+        """Wait until a run has ended, or the caller wants to wait no longer."""
         # A header has nothing but text: seconds are no number there.
         number = isinstance(wait, str) and wait.replace(".", "", 1).isdecimal()
         timeout = min(seconds(float(wait) if number else wait, "wait"), LONGEST_WAIT_SECONDS)
         with suppress(RunEndedBadly, TimeoutError):
-            await self._engine.result(started.id, timeout=timeout)
-        run = await self._engine.get_run(started.id)
-        return StartedRun(run.id, started.created, run.status, run.output, run.error)
+            await self._engine.result(run_id, timeout=timeout)
 
     # -- looking -------------------------------------------------------------------------
 
@@ -205,10 +210,17 @@ class Runs(Noun):
         "POST /runs/{run_id}/retry", needs="run", status=201, caller={"user": "name"},
         raises=(RunNotFound, RunNotFailed, *_STARTING),
     )  # fmt: skip
-    async def retry(self, run_id: RunId, *, user: str | None = None) -> StartedRun:
-        """A new run that goes on where a failed, cancelled or timed out one stopped."""
-        started = await self._engine.retry(run_id, user=user or None)
-        return StartedRun(started.id, started.created)
+    async def retry(
+        self, run_id: RunId, *, idempotency_key: str | None = None, user: str | None = None
+    ) -> StartedRun:
+        """A new run that goes on where a failed, cancelled or timed out one stopped.
+
+        A second retry of the run with the same `idempotency_key` gives back the first one's.
+        """
+        started = await self._engine.retry(
+            run_id, idempotency_key=idempotency_key, user=user or None
+        )
+        return await self._started(started, None)
 
     @operation(
         "POST /runs/{run_id}/fork", needs="run", status=201, caller={"user": "name"},
@@ -217,17 +229,20 @@ class Runs(Noun):
     )  # fmt: skip
     async def fork(
         self, run_id: RunId, from_step: str, *, input: Any = msgspec.UNSET,
-        version: int | None = None, user: str | None = None,
+        version: int | None = None, idempotency_key: str | None = None,
+        user: str | None = None,
     ) -> StartedRun:  # fmt: skip
         """A new run that has the journal of another up to a step, and executes that one anew.
 
-        `input` and `version` are those of the other run unless given.
+        `input` and `version` are those of the other run unless given. A second fork of the run with
+        the same `idempotency_key` gives back the first one's.
         """
         changed = ... if input is msgspec.UNSET else input
         started = await self._engine.fork(
-            run_id, from_step, input=changed, version=version, user=user or None
-        )
-        return StartedRun(started.id, started.created)
+            run_id, from_step, input=changed, version=version,
+            idempotency_key=idempotency_key, user=user or None,
+        )  # fmt: skip
+        return await self._started(started, None)
 
     @operation(
         "POST /runs/{run_id}/signals/{event}", needs="run", status=202, result="delivered",

@@ -269,15 +269,21 @@ class Triggers(Noun):
             DefinitionDisabled, InputInvalid, QueueFull, QuotaExceeded,
         ),
     )  # fmt: skip
-    async def fire(self, trigger: str, payload: Any = None, *, key: str | None = None) -> Fired:
+    async def fire(
+        self, trigger: str, payload: Any = None, *, key: str | None = None,
+        idempotency_key: str | None = None,
+    ) -> Fired:  # fmt: skip
         """Start a run as the trigger would, with that payload; its id, and whether it is new.
 
-        What a trigger checks before it fires is not: filter, signature and rate. Fields of the
-        payload that the definition does not know are left out, as they would be then.
+        A second firing with the same `key` gives back the run of the first; `idempotency_key` is
+        that as well, if there is no `key`. What a trigger checks before it fires is not: filter,
+        signature and rate. Fields of the payload that the definition does not know are left out,
+        as they would be then.
         """
         found = await self.get(trigger)
         try:
-            fired = await self._workspace.fire(found, {} if payload is None else payload, key)
+            own = key if key is not None else idempotency_key
+            fired = await self._workspace.fire(found, {} if payload is None else payload, own)
         except TriggerDisabled as error:
             error.message += f" {remedy(found)}"
             raise

@@ -111,8 +111,7 @@ async def _write_events(
            ON CONFLICT DO NOTHING RETURNING id, pending""",
         *zip(
             *[
-                (c.id, c.workspace_id, c.type, c.key, (c.key or "") if c.once else None, c.payload,
-                 c.created_at)
+                (c.id, c.workspace_id, c.type, c.key, c.once_key, c.payload, c.created_at)
                 for _, c in found
             ],
             strict=True,

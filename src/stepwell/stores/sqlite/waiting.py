@@ -224,7 +224,6 @@ LAST_PLACE = """max(
 def emit_events(db: apsw.Connection, found: list[tuple[int, EmitEvent]], done: Committed) -> None:
     """Write events to the outbox and end every wait of the workspace that they match."""
     for index, change in found:
-        once_key = (change.key or "") if change.once else None
         known = one(db, "SELECT 1 FROM events WHERE id = ?", change.id)
         if known is not None:
             done.outcomes[index] = True
@@ -237,8 +236,8 @@ def emit_events(db: apsw.Connection, found: list[tuple[int, EmitEvent]], done: C
                    SELECT 1 FROM triggers WHERE workspace_id = ?2 AND event = ?3)
                    THEN {LAST_PLACE.format(workspace="?2")} + 1 END
                RETURNING pending""",
-            change.id, change.workspace_id, change.type, change.key, once_key, change.payload,
-            change.created_at,
+            change.id, change.workspace_id, change.type, change.key, change.once_key,
+            change.payload, change.created_at,
         )  # fmt: skip
         done.outcomes[index] = row is not None
         if row is None:
