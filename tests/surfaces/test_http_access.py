@@ -147,6 +147,7 @@ async def test_a_session_acts_only_for_pages_of_the_server(server: Served) -> No
         ({"sec-fetch-site": "same-origin"}, 202),
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
+        ({"origin": "http://["}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
         ({}, 403),
     ]:

@@ -75,7 +75,7 @@ def check_origin(request: Request) -> None:
         return
     origin = request.headers.get("origin")
     if origin is not None:
-        same = urlsplit(origin).netloc.lower() == request.headers.get("host", "").lower()
+        same = _place_in(origin) == request.headers.get("host", "").lower()
     else:
         same = request.headers.get("sec-fetch-site") == "same-origin"
     if not same:
@@ -83,3 +83,10 @@ def check_origin(request: Request) -> None:
             "A session can only be used by pages of this server. Programs use a token: "
             "`Authorization: Bearer …`."
         )
+
+
+def _place_in(origin: str) -> str | None:
+    try:
+        return urlsplit(origin).netloc.lower()
+    except ValueError:  # such as http://[
+        return None
