@@ -75,8 +75,7 @@ class Worker:
         self._warm: dict[str, tuple[Execution, Timer]] = {}
         self._stopping, self._stop_at = True, 0
         self.claims = Claims(store, writer, self, room)
-        self.turns = Turns()
-        self.losses = Losses()
+        self.turns, self.losses = Turns(), Losses()
         self._renewed_at = 0
         self._duties: list[asyncio.Task[None]] = []
         self._idle = asyncio.Event()
