@@ -155,6 +155,8 @@ async def test_runs_are_filtered_and_paged(server: Served) -> None:
     assert await numbers("definition=patient") == [None]
     assert len(await numbers("status=pending,running,completed,waiting")) == 6
     assert await numbers("until=2020-01-01T00:00:00Z") == []
+    assert await numbers("until=2020-01-01") == []
+    assert len(await numbers("since=2020-01-01")) == 6
     first = (await server.ask("GET", "/api/definitions/double/runs?limit=3")).json()
     rest = await server.ask(
         "GET", f"/api/definitions/double/runs?limit=3&cursor={first['next_cursor']}"
@@ -186,6 +188,18 @@ PROBLEMS: list[tuple[str, str, bytes | None, int, str]] = [
     ("POST", "/api/definitions/double/runs", b'{"input": ' + b"[" * 100_000, 400, "body_invalid"),
     ("POST", "/api/definitions/double/runs", LARGE, 413, "input_too_large"),
     ("POST", "/api/definitions/double/runs", b"x" * (9 * 2**20), 413, "body_too_large"),
+    ("GET", "/api/gates/%00", None, 422, "invalid_input"),
+    ("GET", "/api/gates?run_id=%00", None, 422, "invalid_input"),
+    ("GET", "/api/triggers?definition=%0A", None, 422, "invalid_input"),
+    ("GET", "/api/triggers/%1B", None, 422, "invalid_input"),
+    ("GET", "/api/runs?input.n=%00", None, 422, "invalid_input"),
+    ("GET", "/api/runs?input.%00=1", None, 422, "invalid_input"),
+    ("DELETE", "/api/secrets/%00", None, 422, "invalid_input"),
+    ("POST", "/api/gates/%00/decide", b'{"decision": "deny"}', 422, "invalid_input"),
+    ("POST", "/api/gates", b'{"token": "\\u0000.x", "decision": "deny"}', 422, "invalid_input"),
+    ("GET", "/api/definitions/none/runs", None, 404, "unknown_definition"),
+    ("HEAD", "/login/once", None, 405, ""),
+    ("POST", "/hooks/%00", b"{}", 404, "trigger_not_found"),
     ("POST", "/hooks/none", b"{}", 404, "trigger_not_found"),
     ("POST", "/hooks/@nowhere/none", b"{}", 404, "trigger_not_found"),
 ]  # fmt: skip
@@ -195,11 +209,58 @@ async def test_what_cannot_be_answered_is_a_problem(server: Served) -> None:
     for method, path, body, status, code in PROBLEMS:
         headers = {"content-type": "application/json"}
         answer = await server.ask(method, path, headers=headers, content=body)
+        if method == "HEAD":
+            assert (answer.status_code, answer.content) == (status, b"")
+            continue
         found = answer.json()
         assert (answer.status_code, found["status"], found["code"]) == (status, status, code)
         assert answer.headers["content-type"] == "application/problem+json"
         assert found["request_id"] == answer.headers["x-request-id"]
         assert len(found["detail"]) < 2000
+
+
+async def test_head_is_answered_like_get_without_a_body(server: Served) -> None:
+    run = await server.host.first.start("patient")
+    for path in ("/healthz", "/readyz", "/api/runs", "/api/openapi.json", "/api/definitions/none"):
+        get, head = await server.ask("GET", path), await server.ask("HEAD", path)
+        assert (head.status_code, head.content) == (get.status_code, b"")
+        assert head.headers["content-type"] == get.headers["content-type"]
+    live = await server.ask("HEAD", f"/api/runs/{run.id}/events")
+    assert (live.status_code, live.headers["content-type"]) == (200, "text/event-stream")
+
+
+async def test_runs_are_listed_of_every_definition_that_there_is_or_was(server: Served) -> None:
+    await server.ask("POST", "/api/definitions", {"name": "sketch"})
+    for name in ("double", "sketch"):
+        answer = await server.ask("GET", f"/api/definitions/{name}/runs")
+        assert (answer.status_code, answer.json()["items"]) == (200, [])
+    node = {"id": "a", "type": "transform", "config": {"value": 1}}
+    document = {"name": "brief", "nodes": [node]}
+    started = await server.ask("POST", "/api/runs", {"document": document})
+    assert started.status_code == 201, started.text
+    found = await server.ask("GET", "/api/definitions/brief/runs?status=failed&input.x=1")
+    assert (found.status_code, found.json()["items"]) == (200, [])
+
+
+async def test_a_place_is_only_named_if_something_can_be_got_there(server: Served) -> None:
+    definition = {"definition": "double", "type": "manual", "name": "by-hand"}
+    for path, body, named in (
+        ("/api/definitions", {"name": "sketch"}, True),
+        ("/api/triggers", definition, True),
+        ("/api/definitions/double/runs", {"input": {"n": 1}}, True),
+        ("/api/tokens", {"name": "ci", "permission": "read"}, False),
+        (
+            "/api/users",
+            {"name": "ada", "role": "viewer"},
+            False,
+        ),
+    ):
+        answer = await server.ask("POST", path, body)
+        assert answer.status_code == 201, answer.text
+        assert ("location" in answer.headers) is named, path
+        if named:
+            found = await server.ask("GET", answer.headers["location"])
+            assert found.status_code == 200
 
 
 async def test_a_body_of_another_kind_is_refused(server: Served) -> None:
@@ -260,13 +321,16 @@ async def test_names_in_a_path_may_have_slashes(server: Served) -> None:
 
 
 async def test_a_webhook_starts_its_run(server: Served) -> None:
-    webhook = {"definition": "double", "type": "webhook", "config": {"path": "in/here"}}
-    assert (await server.ask("POST", "/api/triggers", webhook)).status_code == 201
-    sent = await server.http.post("/hooks/in/here", json={"n": 5})
-    assert sent.status_code == 202, sent.text
-    run = sent.json()
-    assert run["created"]
-    assert await server.host.first.result(run["run_id"], timeout=30) == 10
+    # As deep as a path can be, too.
+    for name, path in (("near", "in/here"), ("far", "/".join("d" * 100))):
+        webhook = {"type": "webhook", "name": name, "config": {"path": path}}
+        made = await server.ask("POST", "/api/triggers", {"definition": "double", **webhook})
+        assert made.status_code == 201, made.text
+        sent = await server.http.post(f"/hooks/{path}", json={"n": 5})
+        assert sent.status_code == 202, sent.text
+        run = sent.json()
+        assert run["created"]
+        assert await server.host.first.result(run["run_id"], timeout=30) == 10
 
 
 async def test_health_says_whether_the_store_answers(server: Served) -> None:

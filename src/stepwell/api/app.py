@@ -7,7 +7,7 @@ import logging
 from collections.abc import Collection
 
 from stepwell.api.agents import PATH, Agents
-from stepwell.api.endpoints import Endpoint, OperationEndpoint
+from stepwell.api.endpoints import NESTED, Endpoint, OperationEndpoint
 from stepwell.api.exchange import (
     Answer,
     Disconnected,
@@ -20,6 +20,7 @@ from stepwell.api.exchange import (
 )
 from stepwell.api.gatehouse import Gatehouse
 from stepwell.api.guard import SECURITY_HEADERS, check_host, check_size, given_id
+from stepwell.api.logging_in import LoginLink
 from stepwell.api.pages import HEALTH, pages
 from stepwell.api.problems import MEDIA_TYPE, problem, problem_answer
 from stepwell.api.routing import Match, Routes
@@ -47,11 +48,17 @@ class Api:
         performer, gatehouse = Performer(host), Gatehouse(host.doorkeeper)
         self._agents = Agents(host, gatehouse, self._closing)
         for each in operations().values():
-            endpoint = OperationEndpoint(each, performer, gatehouse)
             for path in (each.path, *each.also):
-                self._routes.add(each.method, PREFIX + path, endpoint)
+                kind = NESTED.get(path, OperationEndpoint)
+                self._add(each.method, PREFIX + path, kind(each, performer, gatehouse))
         for method, path, page in pages(host, gatehouse, self._closing):
-            self._routes.add(method, path, page)
+            self._add(method, path, page)
+
+    def _add(self, method: str, path: str, endpoint: Endpoint) -> None:
+        self._routes.add(method, path, endpoint)
+        # Whoever only looks at where a login link leads must not use it up.
+        if method == "GET" and not isinstance(endpoint, LoginLink):
+            self._routes.add("HEAD", path, endpoint)
 
     def close(self) -> None:
         """The server stops: begin no run any more, and end what has no end of its own."""

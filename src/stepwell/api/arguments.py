@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
+from datetime import datetime
 from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
@@ -14,11 +15,13 @@ import msgspec
 
 from stepwell.errors import BodyInvalid, BodyUnsupported, InvalidInput
 from stepwell.kernel.fields import read_fields
-from stepwell.kernel.names import did_you_mean
+from stepwell.kernel.names import did_you_mean, show
+from stepwell.kernel.presenting import is_hidden
 from stepwell.operation import HEADERS, Operation, Parameter
 
 JSON = "application/json"
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6}(?:\.\d+)?)\"?\s*(?:$|[,;])", re.IGNORECASE)
+_DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 MAX_QUERY_FIELDS = 100
 
 
@@ -32,6 +35,12 @@ class ArgumentReader:
         self._headers = [each for each in found if each.where == "header"]
         body = operation.arguments("body")
         self._body_fields = body.__struct_fields__
+        # Those that may be looked for, or kept as they are; PostgreSQL has no NUL in a text.
+        self._texts = [
+            each.name
+            for each in found
+            if each.where == "body" and each.type is not Any and not is_hidden(each.type)
+        ]
         self._decoder = msgspec.json.Decoder(body)
         self.has_body = operation.method not in ("GET", "DELETE")
 
@@ -41,7 +50,7 @@ class ArgumentReader:
         """All of them; raises InvalidInput, or BodyInvalid."""
         found = self._body(headers, body) if self.has_body else {}
         for name, text in values.items():
-            found[name] = _converted(text, self._all[name])
+            found[name] = _converted(_printable(text, name), self._all[name])
         for each in self._headers:
             said = headers.get(HEADERS[each.name].lower())
             given = None if said is None else _from_header(each.name, said)
@@ -67,7 +76,11 @@ class ArgumentReader:
             raise BodyInvalid("The body is nested too deep.") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
             raise BodyInvalid(f"The body is not JSON: {error}.") from None
-        return {name: getattr(given, name) for name in self._body_fields}
+        found = {name: getattr(given, name) for name in self._body_fields}
+        for name in self._texts:
+            if isinstance(found[name], str) and "\0" in found[name]:
+                raise InvalidInput(f"{name} has a NUL in it, which no text here can.", path=name)
+        return found
 
     def _from_query(self, query: bytes, found: dict[str, Any]) -> None:
         try:
@@ -84,9 +97,11 @@ class ArgumentReader:
         for name, text in pairs:
             outer, dot, inner = name.partition(".")
             if dot and outer in self._query and _is_mapping(self._query[outer]):
+                if "\0" in text + inner:
+                    raise InvalidInput(f"{name!r:.100}: no input has a NUL in it.", path=outer)
                 dotted.setdefault(outer, []).append((inner, text))
             elif name in self._query and name not in found:
-                given.setdefault(name, []).append(text)
+                given.setdefault(name, []).append(_printable(text, name))
             else:
                 raise InvalidInput(
                     f"There is no query parameter {name!r:.100}." + did_you_mean(name, self._query)
@@ -104,7 +119,16 @@ class ArgumentReader:
                 raise InvalidInput(f"The query parameter {name!r} is missing.")
 
 
+def _printable(text: str, name: str) -> str:
+    """The text, unless it has something that no name and no id can have."""
+    if not text.isprintable():
+        raise InvalidInput(f"{name} has characters that cannot be shown: {show(text)}.", path=name)
+    return text
+
+
 def _converted(value: Any, parameter: Parameter) -> Any:
+    if isinstance(value, str) and _DATE.fullmatch(value) and _is_time(parameter):
+        value = f"{value}T00:00:00Z"
     try:
         # No text means null: what is not there is left out.
         kind = reduce(or_, _choices(parameter.type))
@@ -132,6 +156,12 @@ def _is_list(parameter: Parameter) -> bool:
 
 def _is_mapping(parameter: Parameter) -> bool:
     return any(_origin(each) in (dict, Mapping) for each in _choices(parameter.type))
+
+
+def _is_time(parameter: Parameter) -> bool:
+    return any(
+        datetime in (each, *get_args(each)) for each in (parameter.type, *_choices(parameter.type))
+    )
 
 
 def _choices(kind: Any) -> list[Any]:

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from functools import cache
 from typing import Any, Protocol
+from urllib.parse import quote
 
 from stepwell.api.arguments import ArgumentReader
 from stepwell.api.exchange import Answer, Request, Stream
 from stepwell.api.gatehouse import Gatehouse
+from stepwell.app.doorkeeper import Admission
 from stepwell.app.performing import Performer
+from stepwell.catalog import operations
 from stepwell.kernel.states import ENDED
 from stepwell.operation import Operation
 
@@ -36,7 +40,29 @@ class OperationEndpoint:
         body = await request.body() if self._reader.has_body else b""
         arguments = self._reader.read(values, request.query, request.headers, body)
         result = await self._performer.perform(admission, self._operation, arguments, request.id)
+        await self._check(admission, arguments, result)
         return answer_of(self._operation, result, waited="wait" in arguments)
+
+    async def _check(self, admission: Admission, arguments: Mapping[str, Any], result: Any) -> None:
+        """Refuse what a path of its own makes a mistake."""
+
+
+class RunsOfDefinition(OperationEndpoint):
+    """Lists the runs of a definition, which there has to be, or have been."""
+
+    async def _check(self, admission: Admission, arguments: Mapping[str, Any], result: Any) -> None:
+        if result.items:
+            return
+        place, name = await self._performer.place(admission), arguments["definition"]
+        runs = await place.list_runs(definition=name, limit=1)
+        if not runs.items and not await place.definition_exists(name):
+            await place.definitions.get(name)  # it may have nothing but a draft
+
+
+# Paths of operations that ask for more than the operation does.
+NESTED: Mapping[str, type[OperationEndpoint]] = {
+    "/definitions/{definition}/runs": RunsOfDefinition,
+}
 
 
 def answer_of(operation: Operation, result: Any, *, waited: bool) -> Answer:
@@ -66,4 +92,14 @@ def _place_of(operation: Operation, result: Any) -> str | None:
     noun = operation.name.partition(".")[0]
     run_id = getattr(result, "run_id", None)
     found = run_id or getattr(result, "id", None) or getattr(result, "name", None)
-    return None if found is None else f"/api/{'runs' if run_id else noun}/{found}"
+    place = "runs" if run_id else noun
+    if found is None or place not in _found_by_id():
+        return None
+    return f"/api/{place}/{quote(found, safe='')}"
+
+
+@cache
+def _found_by_id() -> frozenset[str]:
+    """Nouns of which one can be asked for by what it is called."""
+    parts = [each.path.split("/") for each in operations().values() if each.method == "GET"]
+    return frozenset(noun for _, noun, *rest in parts if len(rest) == 1 and rest[0].startswith("{"))

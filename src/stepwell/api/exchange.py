@@ -137,6 +137,10 @@ class Stream:
         fields = [(name.encode(), value.encode("latin-1")) for name, value in self.headers]
         fields.append((b"content-type", self.media_type.encode()))
         await send({"type": "http.response.start", "status": self.status, "headers": fields})
+        if request.method == "HEAD":
+            await self.pieces.aclose()
+            await send({"type": "http.response.body", "body": b""})
+            return
         sending = asyncio.ensure_future(self._send_pieces(send))
         gone = asyncio.ensure_future(request.disconnected())
         try:

@@ -26,9 +26,7 @@ HEALTH = ("/healthz", "/readyz")
 READY_SECONDS = 2.0
 # Of a webhook: more is refused before it is looked at.
 MAX_DELIVERY_BYTES = 1024 * 1024
-# How deep paths of webhooks are.
-DEEPEST = 8
-METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD")
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 
 
 def pages(
@@ -46,10 +44,8 @@ def pages(
     yield from oidc_pages(host)
     yield "GET", "/api/runs/{run_id}/events", LiveEndpoint(host, gatehouse, closing)
     hooks = Hooks(host)
-    for depth in range(1, DEEPEST + 1):
-        parts = "/".join(f"{{part{number}}}" for number in range(depth))
-        for method in METHODS:
-            yield method, f"/hooks/{parts}", hooks
+    for method in METHODS:
+        yield method, "/hooks/{*path}", hooks
 
 
 async def alive(request: Request, values: Mapping[str, str]) -> Answer:
@@ -109,14 +105,15 @@ class Hooks:
         self._host = host
 
     async def __call__(self, request: Request, values: Mapping[str, str]) -> Answer:
-        parts = list(values.values())
-        workspace = parts.pop(0)[1:] if parts[0].startswith("@") else self._host.first_id
+        path, workspace = values["path"], self._host.first_id
+        if path.startswith("@"):
+            workspace, _, path = path[1:].partition("/")
         stepwell = await self._host.guessed(workspace)
         if stepwell is None:
             stepwell = self._host.first  # which has no such path: the answer is as for that
-            parts = ["@", workspace, *parts]
+            path = values["path"]
         received = await stepwell.receive(
-            "/".join(parts), method=request.method, headers=request.pairs,
+            path, method=request.method, headers=request.pairs,
             body=await request.body(MAX_DELIVERY_BYTES), query=request.query,
         )  # fmt: skip
         found: dict[str, Any] = msgspec.structs.asdict(received)

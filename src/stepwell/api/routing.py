@@ -22,17 +22,22 @@ class Match(NamedTuple):
 class _Place(Generic[T]):
     """Where one part of a path leads."""
 
-    __slots__ = ("targets", "variable", "words")
+    __slots__ = ("rest", "targets", "variable", "words")
 
     def __init__(self) -> None:
         self.words: dict[str, _Place[T]] = {}
         self.variable: _Place[T] | None = None
+        # Where all that may still follow leads, however much it is.
+        self.rest: _Place[T] | None = None
         # By method, with the names of the values in the path.
         self.targets: dict[str, tuple[T, list[str]]] = {}
 
 
 class Routes(Generic[T]):
-    """Targets by method and path; a word comes before a variable in the same place."""
+    """Targets by method and path; a word comes before a variable in the same place.
+
+    `{name}` is one part of a path, `{*name}` the rest of it.
+    """
 
     def __init__(self) -> None:
         self._root: _Place[T] = _Place()
@@ -40,7 +45,10 @@ class Routes(Generic[T]):
     def add(self, method: str, path: str, target: T) -> None:
         place, names = self._root, []
         for part in _parts(path):
-            if part.startswith("{"):
+            if part.startswith("{*"):
+                names.append(part[2:-1])
+                place.rest = place = place.rest or _Place()
+            elif part.startswith("{"):
                 names.append(part[1:-1])
                 place.variable = place.variable or _Place()
                 place = place.variable
@@ -75,4 +83,6 @@ def _reached(
         found += _reached(place.words[part], rest, values)
     if place.variable is not None and part:
         found += _reached(place.variable, rest, [*values, part])
+    if place.rest is not None and all(parts):
+        found.append((place.rest, [*values, "/".join(map(unquote, parts))]))
     return found

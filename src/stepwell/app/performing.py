@@ -7,6 +7,7 @@ from typing import Any
 
 from stepwell.app.doorkeeper import Admission
 from stepwell.app.hosting import Host
+from stepwell.app.stepwell import Stepwell
 from stepwell.errors import PermissionDenied
 from stepwell.operation import Operation, allows
 
@@ -26,13 +27,17 @@ class Performer:
                 needs=operation.needs,
             )
 
+    async def place(self, admission: Admission) -> Stepwell:
+        """Where they act."""
+        return await self._host.workspace(admission.workspace_id)
+
     async def perform(
         self, admission: Admission, operation: Operation, arguments: Mapping[str, Any],
         request_id: str | None = None,
     ) -> Any:  # fmt: skip
         """What the operation returns."""
         self.check(admission, operation)
-        place = await self._host.workspace(admission.workspace_id)
+        place = await self.place(admission)
         result = await operation.call(place, admission.caller, arguments)
         if operation.is_recorded:
             await self._host.doorkeeper.record(

@@ -162,7 +162,8 @@ class Runs(Noun):
     ) -> Page:
         """Runs, the newest first: `items`, and a `next_cursor` for those behind them.
 
-        `input` is what inputs have to contain. A cursor belongs to its list: `status`,
+        `since` and `until` are times; a query may also have dates, which begin in UTC. `input` is
+        what inputs have to contain. A cursor belongs to its list: `status`,
         `definition` and `input` stay the same.
         """
         return await self._engine.list_runs(
