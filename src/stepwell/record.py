@@ -134,6 +134,10 @@ class PublishResult(msgspec.Struct, frozen=True):
         """What was published, for the audit log."""
         return self.definition.name
 
+    @property
+    def etag(self) -> str:
+        return self.definition.etag
+
 
 class HistoryRow(RevisionRecord, frozen=True):
     """A revision in the history of its definition."""

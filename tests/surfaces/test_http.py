@@ -140,6 +140,68 @@ async def test_an_edit_of_what_was_changed_meanwhile_is_refused_with_412(server:
     assert second.json()["details"]["etag"] == first.json()["etag"]
 
 
+async def test_definitions_and_triggers_change_their_etag_with_every_change(
+    server: Served,
+) -> None:
+    node = {"id": "a", "type": "transform", "config": {"value": 1}}
+    document = {"name": "shape", "nodes": [node]}
+    await server.ask("POST", "/api/definitions/publish", {"document": document})
+    trigger = {"definition": "shape", "type": "schedule", "config": {"cron": "0 9 * * *"}}
+    made = await server.ask("POST", "/api/triggers", trigger)
+    place = f"/api/triggers/{made.json()['id']}"
+    on, off = {"enabled": True}, {"enabled": False}
+    nine, ten = ({"config": {"cron": f"0 {hour} * * *"}} for hour in (9, 10))
+    enabled = "/api/definitions/shape/enabled"
+    for where, method, path, body, other, another in (
+        ("/api/definitions/shape", "PUT", enabled, off, enabled, on),
+        ("/api/definitions/shape", "PUT", enabled, on, enabled, off),
+        (place, "PUT", place, ten, place, nine),
+        (place, "POST", f"{place}/disable", {}, f"{place}/enable", {}),
+        (place, "POST", f"{place}/enable", {}, f"{place}/disable", {}),
+    ):
+        old = (await server.ask("GET", where)).headers["etag"]
+        done = await server.ask(method, path, body, headers={"If-Match": f'"other", {old}'})
+        assert done.status_code == 200, done.text
+        assert done.headers["etag"] == (await server.ask("GET", where)).headers["etag"] != old
+        # What is so already is no conflict: its answer may have got lost.
+        again = await server.ask(method, path, body, headers={"If-Match": old})
+        assert again.status_code == 200
+        for stale in (old, f'{old}, "other"'):
+            late = await server.ask(method, other, another, headers={"If-Match": stale})
+            assert (late.status_code, late.json()["code"]) == (412, "conflict"), path
+    gone = await server.ask("DELETE", place, headers={"If-Match": made.headers["etag"]})
+    assert gone.status_code == 412
+    found = await server.ask("GET", place)
+    gone = await server.ask("DELETE", place, headers={"If-Match": found.headers["etag"]})
+    assert gone.status_code == 204
+
+
+async def test_what_a_definition_is_published_from_is_named_by_its_etag_or_hash(
+    server: Served,
+) -> None:
+    async def publish(value: int, **headers: str) -> Any:
+        node = {"id": "a", "type": "transform", "config": {"value": value}}
+        document = {"name": "shape", "nodes": [node]}
+        path = "/api/definitions/publish"
+        return await server.ask("POST", path, {"document": document}, headers=headers)
+
+    def tags(answer: Any) -> tuple[str, str]:
+        return answer.headers["etag"], f'"{answer.json()["revision"]["hash"]}"'
+
+    first = done = await publish(0)
+    for value in (1, 2):
+        # Editing goes on from what publishing has answered, or from what is there.
+        done = await publish(value, **{"If-Match": tags(done)[value % 2]})
+        assert done.status_code == 200, done.text
+        assert (
+            done.headers["etag"]
+            == ((await server.ask("GET", "/api/definitions/shape")).headers["etag"])
+        )
+    for stale in tags(first):
+        late = await publish(3, **{"If-Match": stale})
+        assert (late.status_code, late.json()["code"]) == (412, "conflict")
+
+
 async def test_runs_are_filtered_and_paged(server: Served) -> None:
     for number in range(5):
         await server.ask("POST", "/api/definitions/double/runs", {"input": {"n": number}})

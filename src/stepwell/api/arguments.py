@@ -23,6 +23,8 @@ JSON = "application/json"
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6}(?:\.\d+)?)\"?\s*(?:$|[,;])", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 MAX_QUERY_FIELDS = 100
+# Of those in a header, so many are tried.
+MAX_TAGS = 10
 
 
 class ArgumentReader:
@@ -139,11 +141,17 @@ def _converted(value: Any, parameter: Parameter) -> Any:
         ) from None
 
 
+def tags_in(text: str) -> list[str]:
+    """The tags in an `If-Match`, any of which may be that of what is there; none if all may."""
+    tags = [each.strip().removeprefix("W/").strip('"') for each in text.split(",")]
+    return [] if "*" in tags else [each for each in tags if each][:MAX_TAGS]
+
+
 def _from_header(name: str, text: str) -> str | float | None:
     """What a header says, without what HTTP puts around it."""
     if name == "if_match":
-        tag = text.strip().removeprefix("W/").strip('"')
-        return None if tag in ("", "*") else tag
+        tags = tags_in(text)
+        return tags[0] if tags else None
     if name == "wait":
         wait = _WAIT.search(text)
         return None if wait is None else float(wait[1])

@@ -7,12 +7,13 @@ from functools import cache
 from typing import Any, Protocol
 from urllib.parse import quote
 
-from stepwell.api.arguments import ArgumentReader
+from stepwell.api.arguments import ArgumentReader, tags_in
 from stepwell.api.exchange import Answer, Request, Stream
 from stepwell.api.gatehouse import Gatehouse
 from stepwell.app.doorkeeper import Admission
 from stepwell.app.performing import Performer
 from stepwell.catalog import operations
+from stepwell.errors import Conflict
 from stepwell.kernel.states import ENDED
 from stepwell.operation import Operation
 
@@ -39,9 +40,26 @@ class OperationEndpoint:
         self._performer.check(admission, self._operation)
         body = await request.body() if self._reader.has_body else b""
         arguments = self._reader.read(values, request.query, request.headers, body)
-        result = await self._performer.perform(admission, self._operation, arguments, request.id)
+        result = await self._perform(admission, arguments, request)
         await self._check(admission, arguments, result)
         return answer_of(self._operation, result, waited="wait" in arguments)
+
+    async def _perform(
+        self, admission: Admission, arguments: dict[str, Any], request: Request
+    ) -> Any:
+        """The result; with several tags, by the first that is that of what is there."""
+        others: list[str] = []
+        if "if_match" in arguments:
+            others = tags_in(request.headers["if-match"])[1:]
+        while True:
+            try:
+                return await self._performer.perform(
+                    admission, self._operation, arguments, request.id
+                )
+            except Conflict:
+                if not others:
+                    raise
+            arguments["if_match"] = others.pop(0)
 
     async def _check(self, admission: Admission, arguments: Mapping[str, Any], result: Any) -> None:
         """Refuse what a path of its own makes a mistake."""

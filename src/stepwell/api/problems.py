@@ -60,7 +60,6 @@ STATUSES = {
     "workspace_exists": 409,
     "last_owner": 409,
     "overtaken": 409,
-    "precondition_failed": 412,
     "body_too_large": 413,
     "input_too_large": 413,
     "body_unsupported": 415,

@@ -37,6 +37,16 @@ class DefinitionRecord(msgspec.Struct, frozen=True):
     created_at: int
     updated_at: int
 
+    @property
+    def etag(self) -> str:
+        """Another one after every change; begins with the hash, which edits are made from."""
+        return f"{self.hash or ''}.{self.serial}"
+
+
+def revision_in(etag: str) -> str | None:
+    """The hash in the etag of a definition, which may also be given alone."""
+    return etag.partition(".")[0] or None
+
 
 class DraftRecord(msgspec.Struct, frozen=True):
     """An edit that has not been published; its document may be wrong in any way."""
@@ -139,6 +149,11 @@ class SecretRecord(msgspec.Struct, frozen=True):
     updated_at: int
 
 
+def trigger_etag(trigger_id: str, serial: int) -> str:
+    """With its id: another one of that name begins anew."""
+    return f"{trigger_id}.{serial}"
+
+
 class TriggerRecord(msgspec.Struct, frozen=True):
     """What starts runs of a definition."""
 
@@ -171,6 +186,11 @@ class TriggerRecord(msgspec.Struct, frozen=True):
     paused: str | None = None
     # It knows of no event up to this place; None: of none that there is when it is written.
     place: int | None = None
+
+    @property
+    def etag(self) -> str:
+        """Another one after every change that somebody made."""
+        return trigger_etag(self.id, self.serial)
 
     @property
     def active(self) -> bool:

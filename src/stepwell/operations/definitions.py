@@ -161,14 +161,24 @@ class Definitions(Drafts, Syncing, Noun):
         "PUT /definitions/{name}/enabled", needs="build", raises=(UnknownDefinition, Conflict),
         example={"enabled": True},
     )  # fmt: skip
-    async def set_enabled(self, name: str, enabled: bool) -> DefinitionRecord:
-        """Allow runs of the definition to be started, or forbid it."""
+    async def set_enabled(
+        self, name: str, enabled: bool, *, if_match: str | None = None
+    ) -> DefinitionRecord:
+        """Allow runs of the definition to be started, or forbid it.
+
+        `if_match` is its etag, or the hash of its current revision: Conflict if it has another one.
+        """
         check_flag(enabled, "enabled")
 
         async def attempt() -> DefinitionRecord:
             head = await self._revising.find(name)
             if head.enabled == enabled:
                 return head
+            if if_match not in (None, head.etag, head.hash):
+                raise Conflict(
+                    f"The definition {name!r} was changed meanwhile.",
+                    changes=[], definition=name, etag=head.etag,
+                )  # fmt: skip
             return await self._revising.amend(
                 Amendment(self._revising.changed(head, enabled=enabled))
             )

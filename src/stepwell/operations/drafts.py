@@ -18,7 +18,7 @@ from stepwell.graph.documents import as_text, etag_of, readable
 from stepwell.graph.parse import MAX_TAGS, MAX_TITLE
 from stepwell.kernel.clock import shown
 from stepwell.kernel.names import show
-from stepwell.kernel.records import DefinitionRecord, DraftRecord
+from stepwell.kernel.records import DefinitionRecord, DraftRecord, revision_in
 from stepwell.operation import TIDY_UP, operation
 from stepwell.operations.publishing import Publishing
 from stepwell.operations.revising import (
@@ -88,7 +88,7 @@ class Drafts(Publishing):
             if before is not None and before.etag == etag_of(text) and base_hash is None:
                 return before
             expected = head.hash if before is None else before.etag
-            if if_match is not None and if_match != expected:
+            if if_match is not None and revision_in(if_match) != expected:
                 raise await self._edited_meanwhile(head, before, if_match, text)
             if base_hash is not None and base_hash != head.hash:
                 raise await self._revising.superseded(name, head, base_hash, readable(text))
@@ -172,11 +172,11 @@ class Drafts(Publishing):
     ) -> Conflict:
         mine = None if text is None else readable(text)
         if draft is None:
-            return await self._revising.superseded(head.name, head, if_match, mine)
+            return await self._revising.superseded(head.name, head, revision_in(if_match), mine)
         return conflict(
             f"The draft of {head.name!r} was saved{by(draft.author)} at {shown(draft.saved_at)}, "
             "after what was edited here.",
-            await self._revising.document(if_match) or mine,
+            await self._revising.document(revision_in(if_match)) or mine,
             readable(draft.document),
             definition=head.name,
             etag=draft.etag,

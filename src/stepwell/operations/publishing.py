@@ -18,7 +18,7 @@ from stepwell.errors import (
 )
 from stepwell.graph.documents import Checked, valid
 from stepwell.kernel.names import show
-from stepwell.kernel.records import Source
+from stepwell.kernel.records import Source, revision_in
 from stepwell.operation import TIDY_UP, Workspace, operation
 from stepwell.operations.revising import Publication, Revising
 from stepwell.record import PublishResult
@@ -56,13 +56,14 @@ class Publishing:
     ) -> PublishResult:
         """Make a document the current one of the definition it names, which may be new.
 
-        `if_match` is the hash of the revision it was made from: Conflict if another one is
+        `if_match` is the hash of the revision it was made from, or the etag of the definition as it
+        was then: Conflict if another one is
         current. A document that means the same as the current one makes no revision.
         """
         if source not in get_args(Source):
             raise InvalidInput(f"source is {', '.join(get_args(Source))}, not {show(source)}.")
         how = Publication(source, author, note, version, enabled)
-        seen = None if if_match is None else Seen(if_match)
+        seen = None if if_match is None else Seen(revision_in(if_match))
         return await self._publish(await self._revising.check(document), how, seen)
 
     async def _publish(self, found: Checked, how: Publication, seen: Seen | None) -> PublishResult:
@@ -100,7 +101,7 @@ class Publishing:
         """Make a revision current that the definition has had before.
 
         It gets a version of its own; without a `note`, that says which it had. `if_match` is the
-        hash of the revision that it replaces: Conflict if another one is current.
+        hash of the revision that it replaces, or an etag: Conflict if another one is current.
         """
         how = Publication("rollback", author, note, version)
 
@@ -114,9 +115,8 @@ class Publishing:
                     hash=target.hash,
                 )
             document = await self._revising.document(target.hash)
-            if if_match not in (None, head.hash):
-                assert if_match is not None
-                raise await self._revising.superseded(name, head, if_match, document)
+            if if_match is not None and (seen := revision_in(if_match)) != head.hash:
+                raise await self._revising.superseded(name, head, seen, document)
             await self._revising.refuse_code(name)
             # Checked again: there may be node types that are gone since.
             found = await self._revising.check(document, name)

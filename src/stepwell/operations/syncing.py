@@ -17,7 +17,7 @@ from stepwell.errors import (
 from stepwell.graph.diff import describe, diff
 from stepwell.graph.documents import Checked
 from stepwell.graph.problems import Problem
-from stepwell.kernel.records import DefinitionRecord
+from stepwell.kernel.records import DefinitionRecord, revision_in
 from stepwell.operation import TIDY_UP, operation
 from stepwell.operations.publishing import Publishing, Seen
 from stepwell.operations.revising import Publication
@@ -167,13 +167,14 @@ class Syncing(Publishing):
     async def delete(self, name: str, *, if_match: str | None = None) -> None:
         """Delete a definition with its draft, history and proposals; its runs go on.
 
-        `if_match` is the hash of its current revision: Conflict if another one is current.
+        `if_match` is the hash of its current revision, or an etag: Conflict if another one is
+        current.
         """
 
         async def attempt() -> None:
             head = await self._revising.find(name)
-            if if_match is not None and head.hash != if_match:
-                raise await self._revising.superseded(name, head, if_match, None)
+            if if_match is not None and (seen := revision_in(if_match)) != head.hash:
+                raise await self._revising.superseded(name, head, seen, None)
             await self._revising.amend(Amendment(self._revising.changed(head), deleted=True))
 
         await self._revising.persist(attempt)

@@ -9,7 +9,7 @@ import msgspec
 
 from stepwell.errors import TriggerInvalid
 from stepwell.kernel.clock import to_datetime
-from stepwell.kernel.records import Origin, TriggerRecord
+from stepwell.kernel.records import Origin, TriggerRecord, trigger_etag
 from stepwell.kernel.zones import local, zone_named
 from stepwell.operation import Workspace
 from stepwell.operations.arming import type_named
@@ -54,6 +54,10 @@ class TriggerView(msgspec.Struct, frozen=True):
     description: str
     # Times with the offset of the zone.
     next: list[str]
+
+    @property
+    def etag(self) -> str:
+        return trigger_etag(self.id, self.serial)
 
 
 def previewed(workspace: Workspace, trigger: TriggerRecord, count: int = PREVIEWED) -> Preview:

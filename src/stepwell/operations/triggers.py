@@ -206,11 +206,13 @@ class Triggers(Noun):
         example={"config": {"cron": "0 9 * * *"}},
     )  # fmt: skip
     async def update(
-        self, trigger: str, config: Mapping[str, Any], *, serial: int | None = None
-    ) -> TriggerRecord:
+        self, trigger: str, config: Mapping[str, Any], *, serial: int | None = None,
+        if_match: str | None = None,
+    ) -> TriggerRecord:  # fmt: skip
         """Give a trigger another config; from now on it fires by that.
 
-        `serial` is that of the record which this was made from: nobody else's change is undone.
+        `serial` is that of the record which this was made from, `if_match` its etag: nobody else's
+        change is undone.
         """
 
         def change(record: TriggerRecord) -> TriggerRecord:
@@ -226,34 +228,37 @@ class Triggers(Noun):
                 )
             return msgspec.structs.replace(record, config=_check_config(config))
 
-        return await self._change(trigger, change)
+        return await self._change(trigger, change, if_match)
 
     @operation(
         "POST /triggers/{trigger}/enable", needs="build",
         raises=(TriggerNotFound, TriggerInvalid, Conflict),
     )  # fmt: skip
-    async def enable(self, trigger: str) -> TriggerRecord:
+    async def enable(self, trigger: str, *, if_match: str | None = None) -> TriggerRecord:
         """Let a trigger fire; nothing that it missed meanwhile is made up for."""
         return await self._change(
             trigger,
             lambda record: msgspec.structs.replace(record, enabled=True, paused=None),
+            if_match,
         )
 
     @operation(
         "POST /triggers/{trigger}/disable", needs="build", raises=(TriggerNotFound, Conflict)
     )
-    async def disable(self, trigger: str) -> TriggerRecord:
+    async def disable(self, trigger: str, *, if_match: str | None = None) -> TriggerRecord:
         """Let a trigger fire no more."""
         return await self._change(
-            trigger, lambda record: msgspec.structs.replace(record, enabled=False)
+            trigger, lambda record: msgspec.structs.replace(record, enabled=False), if_match
         )
 
     @operation(
-        "DELETE /triggers/{trigger}", needs="build", destructive=True, raises=(TriggerNotFound,)
-    )
-    async def delete(self, trigger: str) -> None:
+        "DELETE /triggers/{trigger}", needs="build", destructive=True,
+        raises=(TriggerNotFound, Conflict),
+    )  # fmt: skip
+    async def delete(self, trigger: str, *, if_match: str | None = None) -> None:
         """Delete a trigger that was made by hand."""
         found = await self.get(trigger)
+        _check_match(found, if_match)
         if found.origin == "document":
             raise InvalidInput(
                 f"The trigger {found.name!r} stands in the document of {found.definition!r}: "
@@ -290,13 +295,15 @@ class Triggers(Noun):
         return Fired(*fired)
 
     async def _change(
-        self, trigger: str, change: Callable[[TriggerRecord], TriggerRecord]
-    ) -> TriggerRecord:
+        self, trigger: str, change: Callable[[TriggerRecord], TriggerRecord],
+        if_match: str | None,
+    ) -> TriggerRecord:  # fmt: skip
         for _ in range(TRIES):
             before = await self.get(trigger)
             after = change(before)
             if after == before:
                 return before
+            _check_match(before, if_match)
             after = renewed(after, before, self._workspace)
             if after.config != before.config:
                 refuse_past(after)
@@ -329,6 +336,13 @@ class Triggers(Noun):
         text = await self._workspace.store.records.document(self._workspace.id, row.revision)
         document = {} if text is None else msgspec.json.decode(text)
         return str(document.get("timezone") or "UTC")
+
+
+def _check_match(record: TriggerRecord, if_match: str | None) -> None:
+    if if_match not in (None, record.etag):
+        raise Conflict(
+            f"The trigger {record.name!r} was changed meanwhile.", changes=[], etag=record.etag
+        )
 
 
 def _check_config(config: Any) -> dict[str, Any]:
