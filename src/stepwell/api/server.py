@@ -7,14 +7,25 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import IPv4Network, ip_network
+from typing import Protocol
 
 import uvicorn
 
-from stepwell.api.app import Api
+from stepwell.api.exchange import Receive, Scope, Send
 from stepwell.errors import AddressUnavailable
 
 # Connections that wait to be accepted.
 BACKLOG = 1024
+
+
+class Application(Protocol):
+    """What answers."""
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None: ...
+
+    def close(self) -> None:
+        """End what has no end of its own."""
+        ...
 
 
 class _Server(uvicorn.Server):
@@ -25,8 +36,8 @@ class _Server(uvicorn.Server):
         yield
 
 
-def listen(host: str, port: int) -> socket.socket:
-    """A socket at that address; raises AddressUnavailable."""
+def listen(host: str, port: int, option: str = "--port") -> socket.socket:
+    """A socket at that address, which was given by that option; raises AddressUnavailable."""
     try:
         found = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0]
         # With its protocol: only of TCP sockets does asyncio know to send small answers at once.
@@ -36,14 +47,14 @@ def listen(host: str, port: int) -> socket.socket:
         listening.listen(BACKLOG)
     except (OSError, OverflowError) as error:
         raise AddressUnavailable(
-            f"{host}:{port} cannot be listened at: {error}. Choose another with --port."
+            f"{host}:{port} cannot be listened at: {error}. Choose another with {option}."
         ) from None
     listening.setblocking(False)
     return listening
 
 
 async def serve(
-    api: Api, listening: socket.socket, stop: asyncio.Event, grace: float,
+    api: Application, listening: socket.socket, stop: asyncio.Event, grace: float,
     proxies: Sequence[str] = (),
 ) -> None:  # fmt: skip
     """Answer requests until stopped; those that were begun have the grace to end.

@@ -53,17 +53,15 @@ class Tie:
 
 
 class Supervisor:
-    """Runs a command in so many processes, and again in place of each that ends by itself."""
+    """Runs commands in a process each, and again in place of each that ends by itself."""
 
     def __init__(
         self,
-        command: Sequence[str],
-        processes: int,
+        commands: Sequence[Sequence[str]],
         grace_seconds: float,
         ready: Callable[[list[Document]], None],
     ) -> None:
-        self._command = command
-        self._processes = processes
+        self._commands = commands
         self._kill_seconds = grace_seconds + KILL_SECONDS
         self._ready = ready
         self._said: list[Document] = []
@@ -73,15 +71,15 @@ class Supervisor:
         """Keep the processes alive until a signal comes, then stop them all."""
         catch_signals(self._stop)
         async with asyncio.TaskGroup() as group:
-            for _ in range(self._processes):
-                group.create_task(self._keep_one())
+            for command in self._commands:
+                group.create_task(self._keep_one(command))
 
-    async def _keep_one(self) -> None:
+    async def _keep_one(self, command: Sequence[str]) -> None:
         clock = asyncio.get_running_loop().time
         pause = FIRST_PAUSE
         while not self._stop.is_set():
             began = clock()
-            code = await self._run_one()
+            code = await self._run_one(command)
             if self._stop.is_set():
                 return
             if clock() - began > STEADY_SECONDS:
@@ -91,13 +89,13 @@ class Supervisor:
                 await asyncio.wait_for(self._stop.wait(), pause)
             pause = min(pause * 2, LONGEST_PAUSE)
 
-    async def _run_one(self) -> int:
+    async def _run_one(self, command: Sequence[str]) -> int:
         ours, theirs = socket.socketpair()
         with theirs:
             fd = theirs.fileno()
             # A group of its own: a terminal's Ctrl-C is for the supervisor to pass on, once.
             process = await asyncio.create_subprocess_exec(
-                *self._command, "--supervised", str(fd),
+                *command, "--supervised", str(fd),
                 pass_fds=(fd,), stdin=DEVNULL, process_group=0,
             )  # fmt: skip
         reader, writer = await asyncio.open_connection(sock=ours)
@@ -120,9 +118,9 @@ class Supervisor:
             return
         said = json.loads(line)
         self._said.append(said)
-        if len(self._said) == self._processes:
+        if len(self._said) == len(self._commands):
             self._ready(self._said)
-        elif len(self._said) > self._processes:
+        elif len(self._said) > len(self._commands):
             log.info("Worker %s is ready (process %s).", said["id"], said["pid"])
 
     async def _ended_or_stopped(self, process: Process) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import socket
 import sys
 import threading
 from collections.abc import Callable
@@ -13,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.arguments import common, read_duration
+from stepwell.cli.exposing import HIGHEST_PORT, Showing, shown
 from stepwell.cli.health import Health, health_of
 from stepwell.cli.output import emit, moment, table
 from stepwell.cli.session import connected, stepwell_at, store_url
@@ -49,11 +51,19 @@ if TYPE_CHECKING:
     metavar="DURATION",
     help="When stopped, time for steps in progress to finish.",
 )
+@click.option(
+    "--metrics-port", type=click.IntRange(0, HIGHEST_PORT),
+    help="Show /metrics and /healthz there; each further process takes the next port.",
+)  # fmt: skip
+@click.option(
+    "--metrics-host", default="127.0.0.1", show_default=True, help="The address to show them at."
+)
 @click.option("--supervised", type=int, hidden=True)
 @common
 def worker(
     targets: tuple[str, ...], processes: int, concurrency: int, lease: str, grace: str,
-    supervised: int | None, store: str | None, as_json: bool,
+    metrics_port: int | None, metrics_host: str, supervised: int | None, store: str | None,
+    as_json: bool,
 ) -> None:  # fmt: skip
     """Execute runs until stopped by SIGTERM or Ctrl-C.
 
@@ -66,6 +76,7 @@ def worker(
     Examples:
       stepwell worker examples.onboarding:onboard
       stepwell worker app.jobs app.billing:ALL --processes 4 --store postgresql://host/db
+      stepwell worker app.jobs --processes 4 --metrics-port 9100
     """
     from stepwell.app.logs import configure_logs
 
@@ -92,19 +103,26 @@ def worker(
         names = ", ".join([*named, "graphs"])
         for each in found:
             click.echo(f"Worker {each['id']} is ready (process {each['pid']}).")
+            if each["metrics"] is not None:
+                click.echo(f"Its metrics are at {each['metrics']}")
         click.echo(f"Executing {names} from {where}. Stop with Ctrl-C.")
 
+    showing = Showing(metrics_host, metrics_port)
     if processes == 1:
-        asyncio.run(_work_until_stopped(store, loaded, shape, supervised, ready))
+        with showing.listening() as listening:
+            asyncio.run(_work_until_stopped(store, loaded, shape, listening, supervised, ready))
         _leave()
-    # Whatever is wrong with store or definitions shows here, before processes multiply it.
+    # Whatever is wrong with ports, store or definitions shows here, before processes multiply it.
+    showing.check(processes)
     asyncio.run(_open_once(store, loaded))
     command = [
         sys.executable, "-m", "stepwell.cli", "worker", *targets,
         "--concurrency", str(concurrency), "--lease", lease, "--grace", grace,
         *(() if store is None else ("--store", store)),
     ]  # fmt: skip
-    asyncio.run(Supervisor(command, processes, shape["grace"], ready).run())
+    # One that replaces another shows its metrics where that one did.
+    commands = [[*command, *showing.of_process(number).words] for number in range(processes)]
+    asyncio.run(Supervisor(commands, shape["grace"], ready).run())
 
 
 async def _open_once(store: str | None, loaded: Targets) -> None:
@@ -113,7 +131,7 @@ async def _open_once(store: str | None, loaded: Targets) -> None:
 
 
 async def _work_until_stopped(
-    store: str | None, loaded: Targets, shape: dict[str, Any],
+    store: str | None, loaded: Targets, shape: dict[str, Any], listening: socket.socket | None,
     supervised: int | None, ready: Callable[[list[Document]], None],
 ) -> None:  # fmt: skip
     stop = asyncio.Event()
@@ -125,9 +143,12 @@ async def _work_until_stopped(
         from stepwell.app.hosting import Host, Shape
 
         whole = Shape(tuple(loaded.workflows), tuple(loaded.functions), shape)
-        async with Host(store_url(store), whole, Settings.read()) as host:
+        host = Host(store_url(store), whole, Settings.read())
+        # Shown until the last step has ended.
+        async with shown(host.metrics, listening) as metrics, host:
             up.set()
-            found = {"id": host.workers[host.first_id].id, "pid": os.getpid()}
+            worker_id = host.workers[host.first_id].id
+            found = {"id": worker_id, "pid": os.getpid(), "metrics": metrics}
             if tie is None:
                 ready([found])
             else:
