@@ -47,13 +47,13 @@ JSON = {"Accept": "application/json, text/event-stream", "Content-Type": "applic
 async def serving(manner: Manner = QUICK, **places: Stepwell) -> AsyncIterator[str]:
     """The address of a server; the token of a workspace is its name, perhaps with a level."""
 
-    async def resolve(scope: Scope) -> tuple[Place, Caller, None] | None:
+    async def resolve(scope: Scope) -> tuple[Place, Caller, None, None] | None:
         given = dict(scope["headers"]).get(b"authorization", b"").decode()
         name, _, level = given.removeprefix("Bearer ").partition(":")
         if name not in places:
             return None
         permission: Any = level or "build"
-        return places[name], Caller(f"{name}'s agent", permission), None
+        return places[name], Caller(f"{name}'s agent", permission), None, None
 
     app = Starlette(routes=[Route("/mcp", mcp_app(resolve, manner=manner))])
     config = uvicorn.Config(app, log_level="warning", lifespan="off", ws="none")

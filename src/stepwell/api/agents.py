@@ -48,7 +48,12 @@ class Agents:
             )
 
         place = await self._host.workspace(admission.workspace_id)
-        return place, admission.caller, record
+        return place, admission.caller, record, self._url(request, admission.workspace_id)
+
+    def _url(self, request: Request, workspace_id: str) -> str:
+        """Where the pages of a workspace are, by the name that the server was asked by."""
+        base = f"{request.scope.get('scheme', 'http')}://{request.headers['host']}"
+        return base if workspace_id == self._host.first_id else f"{base}/@{workspace_id}"
 
     async def _stays(self, scope: Scope) -> bool:
         """Whether whoever has been answered for a while is answered any longer."""

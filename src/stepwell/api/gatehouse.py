@@ -17,8 +17,11 @@ class Gatehouse:
     def __init__(self, doorkeeper: Doorkeeper) -> None:
         self._doorkeeper = doorkeeper
 
-    async def admit(self, request: Request) -> Admission:
-        """Who it is and where they may act; raises Unauthenticated."""
+    async def admit(self, request: Request, workspace: str | None = None) -> Admission:
+        """Who it is and where they may act; raises Unauthenticated.
+
+        A session is for that workspace, or for the one that a header names; a token has its own.
+        """
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
             return await self._doorkeeper.by_token(token.strip(), request.address)
@@ -28,7 +31,7 @@ class Gatehouse:
                 "Who are you? Send `Authorization: Bearer` with a token, or log in."
             )
         check_origin(request)
-        workspace = request.headers.get(WORKSPACE_HEADER)
+        workspace = workspace or request.headers.get(WORKSPACE_HEADER)
         return await self._doorkeeper.by_session(session, workspace, request.address)
 
     async def readmits(self, request: Request, before: Admission) -> bool:

@@ -8,6 +8,7 @@ from urllib.parse import urlsplit
 
 from stepwell.api.exchange import Answer, Request
 from stepwell.api.gatehouse import Gatehouse
+from stepwell.api.visits import STRANGER, page
 from stepwell.app.doorkeeper import Admission
 from stepwell.app.hosting import Host
 from stepwell.app.stepwell import Stepwell
@@ -15,18 +16,9 @@ from stepwell.errors import Unauthenticated
 
 LISTED = 20
 
-_PAGE = """<!doctype html>
-<html lang="en"><meta charset="utf-8"><title>Stepwell</title>
-<meta name="viewport" content="width=device-width"><meta name="color-scheme" content="light dark">
-<body><h1>Stepwell</h1>
-{content}
+_ELSEWHERE = """
 <p><a href="/api/openapi.json">The API</a> · <a href="/healthz">health</a> ·
-<a href="/readyz">readiness</a></p>
-</body></html>
-"""
-_STRANGER = (
-    "<p>You are not logged in. Open the login link that <code>stepwell serve</code> prints.</p>"
-)
+<a href="/readyz">readiness</a></p>"""
 _PROVIDER = '<p><a href="/login/oidc">Log in with {name}</a></p>'
 
 
@@ -41,19 +33,20 @@ class Home:
         try:
             admission = await self._gatehouse.admit(request)
         except Unauthenticated:
-            return _page(_ways_in(self._host.settings.oidc_issuer), 401)
+            return page(_ways_in(self._host.settings.oidc_issuer) + _ELSEWHERE, 401)
         stepwell = await self._host.workspace(admission.workspace_id)
-        return _page(await _shown(stepwell, admission))
+        return page(await _shown(stepwell, admission) + _ELSEWHERE)
 
 
 def _ways_in(issuer: str | None) -> str:
     if issuer is None:
-        return _STRANGER
-    return _STRANGER + _PROVIDER.format(name=escape(urlsplit(issuer).netloc))
+        return STRANGER
+    return STRANGER + _PROVIDER.format(name=escape(urlsplit(issuer).netloc))
 
 
 async def _shown(stepwell: Stepwell, admission: Admission) -> str:
     caller = admission.caller
+    at = f"/@{escape(admission.workspace_id)}"
     definitions = await stepwell.definitions.list()
     runs = (await stepwell.list_runs(limit=LISTED)).items
     rows = [
@@ -67,14 +60,10 @@ async def _shown(stepwell: Stepwell, admission: Admission) -> str:
         ),
         "</ul><h2>Runs</h2><ul>",
         *(
-            f'<li><a href="/api/runs/{each.id}">{each.id}</a> {escape(each.definition)}: '
+            f'<li><a href="{at}/runs/{each.id}">{each.id}</a> {escape(each.definition)}: '
             f"{each.status}</li>"
             for each in runs
         ),
         "</ul>" if runs else "</ul><p>None yet.</p>",
     ]
     return "\n".join(rows)
-
-
-def _page(content: str, status: int = 200) -> Answer:
-    return Answer(status, _PAGE.format(content=content).encode(), "text/html; charset=utf-8")

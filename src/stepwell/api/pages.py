@@ -1,4 +1,4 @@
-"""What answers without being an operation: health, documents, webhooks, logging in, live events."""
+"""What answers without being an operation: pages, health, webhooks, logging in, live events."""
 
 from __future__ import annotations
 
@@ -10,13 +10,17 @@ import msgspec
 
 from stepwell.api.endpoints import Endpoint
 from stepwell.api.exchange import Answer, Request
+from stepwell.api.gate_page import decide_gate, show_gate
 from stepwell.api.gatehouse import Gatehouse
 from stepwell.api.home import Home
 from stepwell.api.live import LiveEndpoint
 from stepwell.api.logging_in import LogIn, LoginLink, LogOut
 from stepwell.api.oidc.pages import oidc_pages
 from stepwell.api.openapi import openapi
+from stepwell.api.run_page import show_run
+from stepwell.api.visits import Page
 from stepwell.app.hosting import Host
+from stepwell.app.performing import Performer
 from stepwell.errors import PermissionDenied, StepwellError, StoreUnavailable
 from stepwell.telemetries.prometheus import CONTENT_TYPE
 
@@ -34,6 +38,14 @@ def pages(
 ) -> Iterable[tuple[str, str, Endpoint]]:
     """Method, path and endpoint of each."""
     yield "GET", "/", Home(host, gatehouse)
+    performer = Performer(host)
+    for at in ("", "/{at}"):
+        run = Page("run_page", show_run, performer, gatehouse)
+        yield "GET", f"{at}/runs/{{run_id}}", run
+        gate = Page("gate_page", show_gate, performer, gatehouse)
+        yield "GET", f"{at}/gates/{{gate_id}}", gate
+        deciding = Page("gate_page", decide_gate, performer, gatehouse)
+        yield "POST", f"{at}/gates/{{gate_id}}/decide", deciding
     yield "GET", "/healthz", alive
     yield "GET", "/readyz", Ready(host)
     yield "GET", "/metrics", Metrics(host, gatehouse)

@@ -62,7 +62,9 @@ def mcp(
     )
     surface = _surface()
     caller = Caller(getpass.getuser(), level, "owner")
-    manner = surface.Manner(wait_seconds, url)
+    # As at the server: pages of workspaces other than the first are below their names.
+    below = "" if workspace == WORKSPACE else f"/@{workspace}"
+    manner = surface.Manner(wait_seconds, url and url.rstrip("/") + below)
 
     async def serve() -> None:
         async with _stepwell(store, workspace) as stepwell:

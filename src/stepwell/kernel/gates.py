@@ -88,11 +88,20 @@ def decided(
 
 def check_approver(gate: GateRecord, by: str, roles: Collection[str]) -> None:
     """Raise unless somebody, by their name or by what they are, may decide about the gate."""
-    if gate.approvers and not {by, *roles} & set(gate.approvers):
+    if not _is_approver(gate, by, roles):
         raise NotAnApprover(
             f"{by!r} may not decide about gate {gate.id}: {', '.join(gate.approvers)} may.",
             gate_id=gate.id,
         )
+
+
+def awaits(gate: GateRecord, by: str, roles: Collection[str]) -> bool:
+    """Whether somebody may decide about a gate that is open, and has not yet."""
+    return _is_approver(gate, by, roles) and by not in [each.by for each in gate.decisions]
+
+
+def _is_approver(gate: GateRecord, by: str, roles: Collection[str]) -> bool:
+    return not gate.approvers or not {by, *roles}.isdisjoint(gate.approvers)
 
 
 def progress(gate: GateRecord) -> str:

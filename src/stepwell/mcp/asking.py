@@ -18,7 +18,7 @@ from mcp.shared.exceptions import MCPError
 from mcp_types.version import MODERN_PROTOCOL_VERSIONS
 
 from stepwell.errors import GateClosed, GateDrifted, GateNotFound, InvalidInput
-from stepwell.kernel.gates import progress
+from stepwell.kernel.gates import awaits, progress
 from stepwell.kernel.records import GateRecord
 from stepwell.mcp.answers import read
 from stepwell.mcp.seat import Seat
@@ -67,13 +67,7 @@ def asked_before(params: types.CallToolRequestParams) -> Asked | None:
 
 def decidable(gates: Sequence[GateRecord], seat: Seat) -> list[GateRecord]:
     """The gates about which the caller may decide, and has not yet."""
-    names = {seat.caller.name, *seat.caller.roles}
-    return [
-        gate
-        for gate in gates
-        if (not gate.approvers or names & set(gate.approvers))
-        and seat.caller.name not in [each.by for each in gate.decisions]
-    ]
+    return [gate for gate in gates if awaits(gate, seat.caller.name, seat.caller.roles)]
 
 
 def require(

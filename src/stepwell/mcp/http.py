@@ -19,8 +19,10 @@ from stepwell.mcp.seat import HIGHEST, Manner, Record, Seat
 from stepwell.mcp.server import server_of
 from stepwell.operation import Caller, Permission, Place
 
-# Who sends a request, and where to; None if they cannot show it.
-Resolve = Callable[[Scope], Awaitable[tuple[Place, Caller, Record | None] | None]]
+# Who sends a request, and where to; None if they cannot show it. The address is that of the pages
+# where people look, for whoever asks the server by the name they did; None if it has but one.
+Found = tuple[Place, Caller, Record | None, str | None]
+Resolve = Callable[[Scope], Awaitable[Found | None]]
 
 # Whether whoever sent a request is answered any longer, asked while that takes.
 Stays = Callable[[Scope], Awaitable[bool]]
@@ -52,9 +54,9 @@ class McpApp:
             # Without sessions there is none to listen to, nor to end.
             await Response(status_code=405, headers={"Allow": "POST"})(scope, receive, send)
             return
-        place, caller, record = found
+        place, caller, record, url = found
         stays = None if self._stays is None else partial(self._stays, scope)
-        seated = {**scope, _SEAT: Seat(place, caller, self._level, record, stays)}
+        seated = {**scope, _SEAT: Seat(place, caller, self._level, record, url, stays)}
         requests = StreamableHTTPSessionManager(self._server, stateless=True)
         async with requests.run():
             await requests.handle_request(seated, receive, send)

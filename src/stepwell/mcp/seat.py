@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from stepwell.catalog import operations
@@ -25,6 +25,10 @@ class Manner:
     # Where people can look at runs and gates, if there is such a place.
     url: str | None = None
 
+    def at(self, url: str | None) -> Manner:
+        """The same for a caller to whom the place has that address."""
+        return self if url is None else replace(self, url=url)
+
     def link(self, *parts: str) -> str | None:
         """Where people find it."""
         return None if self.url is None else "/".join((self.url.rstrip("/"), *parts))
@@ -40,6 +44,8 @@ class Seat:
     level: Permission = HIGHEST
     # Writes down what they have done, where that is wanted.
     record: Record | None = None
+    # Where people can look at its runs and gates, if that depends on how the caller came here.
+    url: str | None = None
     # Says whether they are answered any longer; None if they always are.
     stays: Callable[[], Awaitable[bool]] | None = None
 

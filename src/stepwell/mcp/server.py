@@ -74,7 +74,8 @@ class Tools:
                 return answer(await offer.call(seat, params.arguments or {}))
             record = await definitions.find(seat, params.name)
             if record is not None:
-                return await definitions.call(context, seat, record, params, self._manner)
+                manner = self._manner.at(seat.url)
+                return await definitions.call(context, seat, record, params, manner)
         except Exception as error:
             return refusal(error)
         raise MCPError(
