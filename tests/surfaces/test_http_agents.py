@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
+import re
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from typing import Any
@@ -14,17 +16,18 @@ from mcp import Client
 from mcp.client.streamable_http import streamable_http_client
 
 from stepwell.operation import TIDY_UP
+from tests.surfaces.agents import NEW, OLD
 from tests.surfaces.serving import Served, served
 
 pytestmark = pytest.mark.anyio
 
 
 @asynccontextmanager
-async def agent(server: Served, role: str) -> AsyncIterator[Client]:
+async def agent(server: Served, role: str, generation: str = NEW) -> AsyncIterator[Client]:
     headers = {"authorization": f"Bearer {server.tokens[role]}"}
     async with httpx2.AsyncClient(headers=headers, timeout=30) as http:
         transport: Any = streamable_http_client(f"{server.url}/mcp", http_client=http)
-        async with Client(transport) as client:
+        async with Client(transport, mode=generation) as client:
             yield client
 
 
@@ -53,7 +56,37 @@ async def test_without_a_token_agents_are_refused(store_url: str) -> None:
         answer = await server.http.post("/mcp", json={"jsonrpc": "2.0", "id": 1, "method": "ping"})
         assert answer.status_code == 401
         assert answer.headers["www-authenticate"].startswith("Bearer")
-        assert answer.json()["code"] == "unauthenticated"
+        problem = answer.json()
+        assert answer.headers["content-type"] == "application/problem+json"
+        assert problem["type"] == "urn:stepwell:error:unauthenticated"
+        assert problem["request_id"] == answer.headers["x-request-id"]
+
+
+async def test_a_request_that_is_no_call_is_refused_like_everywhere(store_url: str) -> None:
+    async with served(store_url, worker=False) as server:
+        answer = await server.ask("GET", "/mcp")
+        assert (answer.status_code, answer.headers["allow"]) == (405, "POST")
+        assert answer.json()["type"] == "urn:stepwell:error:method_not_allowed"
+        assert answer.json()["request_id"] == answer.headers["x-request-id"]
+
+
+async def test_calls_are_counted_and_none_is_logged(
+    store_url: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level(logging.INFO)
+    async with served(store_url) as server:
+        for generation in (OLD, NEW):
+            async with agent(server, "admin", generation) as client:
+                await client.call_tool("run_hello", {"name": "Ada"})
+        await server.http.post("/mcp", json={})
+        shown = (await server.ask("GET", "/metrics")).text
+        requests = dict(re.findall(r'http_requests_total\{(.*operation="mcp".*)\} (.*)', shown))
+        counted = {name: float(value) for name, value in requests.items()}
+        assert counted.pop('method="POST",operation="mcp",status="4xx"') == 1
+        [(labels, number)] = counted.items()
+        assert 'status="2xx"' in labels
+        assert number >= 2
+    assert [each for each in caplog.messages if "session" in each.lower()] == []
 
 
 async def test_an_agent_that_listens_does_not_hold_up_a_server_that_stops(store_url: str) -> None:

@@ -9,12 +9,13 @@ from typing import Any
 
 from stepwell.api.exchange import Receive, Request, Scope, Send
 from stepwell.api.gatehouse import Gatehouse
+from stepwell.app.doorkeeper import Admission
 from stepwell.app.hosting import Host
-from stepwell.errors import RouteNotFound, Unauthenticated
+from stepwell.errors import MethodNotAllowed, RouteNotFound
 from stepwell.operation import Operation
 
 PATH = "/mcp"
-_REQUEST, _ADMISSION = "stepwell.request", "stepwell.admission"
+_ADMITTED = "stepwell.admitted"
 
 
 class Agents:
@@ -27,20 +28,21 @@ class Agents:
         self._app: Any = None
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
+        # What is refused is refused here, with a problem like everywhere.
+        admission = await self._gatehouse.admit(request)
+        if request.method != "POST":  # without sessions there is none to listen to, nor to end
+            raise MethodNotAllowed(f"{PATH} takes POST, not {request.method}.", methods=["POST"])
         if self._app is None:
             # By name: surfaces do not import each other. In a thread, because it takes a while.
             surface = await asyncio.to_thread(_loaded)
             self._app = surface.mcp_app(self._resolve, stays=self._stays)
-        await self._app({**request.scope, _REQUEST: request}, receive, send)
+        await self._app({**request.scope, _ADMITTED: (request, admission)}, receive, send)
 
     async def _resolve(self, scope: Scope) -> Any:
         """Where they act and who they are, for each request anew."""
-        request: Request = scope[_REQUEST]
-        try:
-            admission = await self._gatehouse.admit(request)
-        except Unauthenticated:
-            return None
-        scope[_ADMISSION] = admission
+        request: Request
+        admission: Admission
+        request, admission = scope[_ADMITTED]
 
         async def record(operation: Operation, arguments: Mapping[str, Any], result: Any) -> None:
             await self._host.doorkeeper.record(
@@ -59,7 +61,7 @@ class Agents:
         """Whether whoever has been answered for a while is answered any longer."""
         if self._closing.is_set():
             return False
-        return await self._gatehouse.readmits(scope[_REQUEST], scope[_ADMISSION])
+        return await self._gatehouse.readmits(*scope[_ADMITTED])
 
 
 def _loaded() -> Any:

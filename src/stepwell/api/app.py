@@ -80,12 +80,12 @@ class Api:
     async def _answer(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive, given_id(scope["headers"]) or self._new_id())
         carried = [*SECURITY_HEADERS, (b"x-request-id", request.id.encode())]
-        begun = False
+        begun: int | None = None
 
         async def carrying(message: Message) -> None:
             nonlocal begun
             if message["type"] == "http.response.start":
-                begun = True
+                begun = message["status"]
                 message["headers"] = [*message["headers"], *carried]
             await send(message)
 
@@ -105,13 +105,15 @@ class Api:
             answer = problem_answer(request, _stopped())
         except Exception:
             log.exception("Request %s could not be answered.", request.id)
-            if begun:  # too late to say so: the connection is closed instead
+            if begun is not None:  # too late to say so: the connection is closed instead
                 raise
             answer = _failure(request)
-        if answer is not None:
+        status = begun if answer is None else answer.status
+        if status is not None:  # else they have gone before anything was answered
             self._metrics.request_answered(
-                request.method, request.endpoint, answer.status, loop.time() - began
+                request.method, request.endpoint, status, loop.time() - began
             )
+        if answer is not None:
             await answer.send(carrying, request)
 
     async def _answered(
@@ -122,6 +124,7 @@ class Api:
         if request.path not in HEALTH:
             check_host(request, self._hosts)
         if request.path == PATH:
+            request.endpoint = "mcp"
             await self._agents(request, receive, send)
             return None
         match = self._routes.find(request.method, request.path)

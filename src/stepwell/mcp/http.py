@@ -29,8 +29,9 @@ Stays = Callable[[Scope], Awaitable[bool]]
 
 _SEAT = "stepwell.seat"
 
-# It would tell of the start and the end of every request.
-logging.getLogger("mcp.server.streamable_http_manager").setLevel(logging.WARNING)
+# They would tell of the start and the end of every request.
+for _name in ("streamable_http_manager", "streamable_http"):
+    logging.getLogger(f"mcp.server.{_name}").setLevel(logging.WARNING)
 
 
 class McpApp:
@@ -84,8 +85,11 @@ def _seat_of(context: Context) -> Seat:
 def _unauthorized() -> Response:
     message = "Send a token that is valid: Authorization: Bearer …"
     return JSONResponse(
-        {"title": "Unauthorized", "status": 401, "code": "unauthenticated", "detail": message},
+        {
+            "type": "urn:stepwell:error:unauthenticated", "title": "Unauthorized", "status": 401,
+            "code": "unauthenticated", "detail": message,
+        },
         status_code=401,
         headers={"WWW-Authenticate": 'Bearer realm="stepwell"'},
         media_type="application/problem+json",
-    )
+    )  # fmt: skip
