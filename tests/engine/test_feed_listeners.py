@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import Stepwell, workflow
+from stepwell.engine.feed import Feed
 from stepwell.errors import NotOpen, RunNotFound, StoreUnavailable
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.progress import MOST_ENTRIES, Place, Progress
@@ -168,6 +169,18 @@ async def test_a_stepwell_that_closes_lets_its_listeners_know(world: World) -> N
     assert_nobody_listens(sw)
     with pytest.raises(NotOpen):
         sw.watch(run.id)
+
+
+async def test_a_listener_whose_read_has_not_begun_is_let_know_too(world: World) -> None:
+    async with world([asks]) as sw:
+        run = await sw.start("asks")
+        feed = Feed(sw.store, "default")
+        listening = asyncio.ensure_future(anext(feed.watch(run.id, None)))
+        await asyncio.sleep(0)  # it has asked now, and nobody has begun to read
+        await feed.close()
+        async with asyncio.timeout(10):
+            with pytest.raises(StoreUnavailable):
+                await listening
 
 
 async def test_a_run_that_is_deleted_while_it_is_watched_is_not_found(

@@ -171,6 +171,10 @@ class _Looks:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
+        # One that was cancelled before its first step has not come to refusing anybody.
+        self._task = None
+        _refuse([self._wanted], _closed())
+        self._wanted = {}
 
 
 def _refuse(
