@@ -138,3 +138,16 @@ def step_name(run: ClaimedRun, key: str, kind: str) -> str:
     if run.revision is None:
         return name
     return name.removesuffix(_ADDED.get(kind, "")).rpartition(".")[2] or name
+
+
+# What programs call their events; of what callers make up, an id or an address has more in it.
+_PLAIN_NAME = re.compile(r"[A-Za-z_.:/-]{1,50}")
+
+
+def event_name(signal: SendSignal) -> str:
+    """What a signal is counted as: its name, if nothing of a run or of a caller's is in it."""
+    kind, _, key = signal.type.partition(":")
+    name = signal.type
+    if kind in ("advance", "resolve"):  # with the key of a step
+        name = f"{kind}:{_NUMBERS.sub('', key).rpartition('.')[2]}"
+    return name if _PLAIN_NAME.fullmatch(name) else "other"

@@ -130,6 +130,36 @@ async def test_signals_are_counted_by_their_names_once_they_have_reached_a_run(
     assert SECRET not in shown.text
 
 
+async def test_what_callers_make_up_takes_no_room_among_the_names_of_signals(
+    world: World,
+) -> None:
+    prometheus = Prometheus()
+    each = {"items": "@input", "concurrency": 60}
+    chore = {**node("chores", "task", title="Do {{item}}"), "for_each": each}
+    tasks = definition(chore, name="tasks")
+    items = list(range(60))
+    async with world([work], telemetry=[prometheus]) as sw, sw.worker(lease="1h"):
+        await sw.definitions.publish(tasks, enabled=True)
+        run = await sw.start("work", "wait")
+        for number in range(60):
+            await sw.signal(run.id, f"paid:{SECRET}-{number}")
+        await sw.signal(run.id, "go")
+        chores = await sw.start("tasks", items)
+        while len(await sw.tasks(chores.id)) < len(items):
+            pass
+        for number in items:
+            await sw.advance(chores.id, f"chores[{number}]")
+        for started in (run, chores):
+            await started.result()
+        await eventually(lambda: sw._observer._looking is None)
+        shown = await scraped(prometheus)
+    name = "workflow_signals_total"
+    assert shown(name, workflow="work", event="other") == 60
+    assert shown(name, workflow="work", event="go") == 1
+    assert shown(name, workflow="tasks", event="advance:chores") == 60
+    assert SECRET not in shown.text
+
+
 async def test_retries_are_counted_and_their_step_is_timed_once(
     world: World, clock: FakeClock
 ) -> None:

@@ -51,7 +51,8 @@ STEP_RETRIES = Metric(
 )  # fmt: skip
 SIGNALS = Metric(
     "workflow_signals_total", "counter", ("workflow", "event"),
-    "Signals that this process has sent and that have reached their runs.",
+    "Signals that this process has sent and that have reached their runs, by name: "
+    "`advance:` or `resolve:` and the step, and `other` for names with more than letters.",
 )  # fmt: skip
 RETENTION_SWEPT = Metric(
     "workflow_retention_swept_total", "counter", (),

@@ -15,7 +15,7 @@ from stepwell.kernel.clock import SECOND
 from stepwell.store import RunOutline
 from stepwell.telemetries import metrics
 from stepwell.telemetries.series import Counts, Distribution, Histogram
-from stepwell.telemetry import Observed, Telemetry, step_name
+from stepwell.telemetry import Observed, Telemetry, event_name, step_name
 
 log = logging.getLogger("stepwell.metrics")
 
@@ -142,7 +142,7 @@ class Prometheus(Telemetry):
         self._retries.add(run.definition, step_name(run, step.key, step.kind))
 
     def run_signalled(self, run: RunOutline, signal: SendSignal) -> None:
-        self._signals.add(run.definition, signal.type)
+        self._signals.add(run.definition, event_name(signal))
 
     def schedule_fired(self, late_seconds: float) -> None:
         self._lateness.of().observe(late_seconds)
