@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell import Stepwell, workflow
-from stepwell.catalog import store_for
+from stepwell.catalog import operations, store_for
 from stepwell.engine.pruner import prune_once
 from stepwell.errors import (
     InvalidDefinition,
@@ -17,6 +17,7 @@ from stepwell.errors import (
     StepwellError,
 )
 from stepwell.kernel.clock import SECOND, to_datetime
+from stepwell.operation import Caller
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
@@ -285,6 +286,31 @@ async def test_runs_of_a_user_and_of_all_are_limited(
             await until(sw, other.id, "waiting")
         await sw.cancel(runs[0].id)
         await until(sw, runs[2].id, "waiting")
+
+
+@pytest.mark.parametrize("again", ["runs.retry", "runs.fork"])
+async def test_a_copy_of_a_run_counts_for_whoever_makes_it(
+    store_url: str, clock: FakeClock, again: str
+) -> None:
+    settings = Settings(max_runs_per_user=1)
+    copying, ann = operations()[again], Caller("ann", "run")
+    async with (
+        Stepwell(workflows=[waits], store=store_for(store_url, clock), settings=settings) as sw,
+        sw.worker(lease="1h"),
+    ):
+        origin = await sw.start("waits", user="bob")
+        await until(sw, origin.id, "waiting")
+        await sw.cancel(origin.id)
+        arguments: dict[str, Any] = {"run_id": origin.id}
+        if again == "runs.fork":
+            [step] = await sw.steps(origin.id)
+            arguments["from_step"] = step.key
+        first, second = [await copying.call(sw, ann, arguments) for _ in range(2)]
+        await until(sw, first.id, "waiting")
+        await until_code(sw, second.id, "slot")
+        assert (await sw.explain(second.id)).details["limit"].startswith("user:")
+        other = await copying.call(sw, Caller("cleo", "run"), arguments)
+        await until(sw, other.id, "waiting")
 
 
 @pytest.mark.parametrize(
