@@ -4,13 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import json
+import socket
 from collections.abc import AsyncGenerator, AsyncIterator
 from typing import Any
 
 import pytest
 
 from stepwell import workflow
+from stepwell.api import live
 from stepwell.api.exchange import Message, Request, Stream
+from stepwell.api.server import Connection, listen
+from tests.surfaces import serving
 from tests.surfaces.serving import Served, served
 
 pytestmark = pytest.mark.anyio
@@ -21,6 +25,12 @@ async def steps(ctx: Any, input: Any) -> Any:
     for number in range(input["steps"]):
         await ctx.step(f"step-{number}", lambda number=number: number)
     return "done"
+
+
+@workflow(name="wordy")
+async def wordy(ctx: Any, input: Any) -> None:
+    for number in range(input["steps"]):
+        await ctx.step(f"step-{number}", lambda: "x" * 900)
 
 
 @workflow(name="patient")
@@ -137,6 +147,63 @@ async def test_five_hundred_listeners_see_their_runs_end(server: Served) -> None
         assert found[-1][1] == "run.finished"
     for run in runs[500:]:
         assert await run.result(timeout=60) == "done"
+
+
+async def test_a_listener_that_stops_reading_costs_little_and_is_dropped(
+    store_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "PATIENCE_SECONDS", 0.2)
+    monkeypatch.setattr(serving, "listen", _with_small_buffers)
+    transports: list[asyncio.WriteTransport] = []
+    made = Connection.connection_made
+
+    def recorded(self: Connection, transport: Any) -> None:
+        transports.append(transport)
+        made(self, transport)
+
+    monkeypatch.setattr(Connection, "connection_made", recorded)
+    async with served(store_url, [wordy]) as server:
+        place = server.host.first
+        run = await place.start("wordy", {"steps": 400})
+        await run.result()
+        reader, writer = await _silent_listener(server, f"/api/runs/{run.id}/events")
+        await reader.readuntil(b"run.started")
+        [transport] = transports[-1:]
+        most = 0
+        async with asyncio.timeout(30):
+            while place._feed.listeners or not transport.is_closing():
+                most = max(most, transport.get_write_buffer_size())
+                await asyncio.sleep(0)
+            # Nothing waits for somebody who may never read again.
+            while transport.get_write_buffer_size():
+                await asyncio.sleep(0)
+        whole = sum(len(json.dumps(data)) for _, _, data in await events_of(server, run.id))
+        assert 0 < most < 100_000 < 400_000 < whole
+        writer.close()
+
+
+def _with_small_buffers(host: str, port: int) -> socket.socket:
+    """Where the system itself keeps little for those who do not read."""
+    listening = listen(host, port)
+    listening.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, 4096)
+    return listening
+
+
+async def _silent_listener(
+    server: Served, path: str
+) -> tuple[asyncio.StreamReader, asyncio.StreamWriter]:
+    """A connection that takes next to nothing of what it has asked for."""
+    taking = socket.socket()
+    taking.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+    taking.setblocking(False)
+    host, _, port = server.url.removeprefix("http://").partition(":")
+    await asyncio.get_running_loop().sock_connect(taking, (host, int(port)))
+    reader, writer = await asyncio.open_connection(sock=taking, limit=4096)
+    token = server.tokens["viewer"]
+    writer.write(
+        f"GET {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
+    )
+    return reader, writer
 
 
 async def silent() -> Message:

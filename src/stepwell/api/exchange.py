@@ -24,6 +24,10 @@ log = logging.getLogger("stepwell.api")
 # What a body may have at most; what is in it has limits of its own.
 MAX_BODY_BYTES = 8 * 1024 * 1024
 
+# Where a server puts what ends a connection at once: closed in order, it would stay open until the
+# other side has read what was sent.
+ABORT = "stepwell.abort"
+
 _encoder = msgspec.json.Encoder(enc_hook=str)
 
 
@@ -145,6 +149,11 @@ class Stream:
         gone = asyncio.ensure_future(request.disconnected())
         try:
             await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
+            if sending.done() and isinstance(sending.exception(), TimeoutError):
+                abort = request.scope.get(ABORT)
+                if abort is not None:
+                    abort()
+                    await gone
         finally:
             for task in (sending, gone):
                 task.cancel()

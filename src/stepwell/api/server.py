@@ -7,11 +7,12 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import IPv4Network, ip_network
-from typing import Protocol
+from typing import Protocol, cast
 
 import uvicorn
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from stepwell.api.exchange import Receive, Scope, Send
+from stepwell.api.exchange import ABORT, Receive, Scope, Send
 from stepwell.errors import AddressUnavailable
 
 # Connections that wait to be accepted.
@@ -26,6 +27,14 @@ class Application(Protocol):
     def close(self) -> None:
         """End what has no end of its own."""
         ...
+
+
+class Connection(HttpToolsProtocol):
+    """One that lets an answer end its connection, with all that was not read yet."""
+
+    def on_message_begin(self) -> None:
+        super().on_message_begin()
+        cast(Scope, self.scope)[ABORT] = self.transport.abort
 
 
 class _Server(uvicorn.Server):
@@ -64,7 +73,7 @@ async def serve(
     server = _Server(
         uvicorn.Config(
             api,
-            http="httptools",
+            http=Connection,
             loop="asyncio",
             lifespan="off",
             access_log=False,

@@ -262,7 +262,6 @@ class Stepwell(Automation, Operations, Reading):
             version=origin.version if version is None else version,
             priority=origin.priority,
             retention=origin.retention_seconds,
-            user=user,
         )
         if origin.concurrency_key is not None:
             options["concurrency_key"] = origin.concurrency_key
