@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import asyncio
 import itertools
-from collections.abc import Awaitable
+from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stepwell import Stepwell
 from stepwell.kernel.records import GateRecord
+
+PATIENCE_SECONDS = 60
 
 
 def definition(*nodes: dict[str, Any], **fields: Any) -> dict[str, Any]:
@@ -26,11 +28,21 @@ def node(node_id: str, kind: str, /, **config: Any) -> dict[str, Any]:
 
 async def open_gate(sw: Stepwell, run_id: str) -> GateRecord:
     """The gate of a run, once the run waits at it."""
-    while True:
+
+    async def waited_at() -> list[GateRecord]:
         run, gates = await sw.get_run(run_id), await sw.gates.list(run_id)
-        if gates and run.status == "waiting":
-            return gates[0]
-        await asyncio.sleep(0.001)
+        return gates if run.status == "waiting" else []
+
+    found: list[GateRecord] = await some(waited_at)
+    return found[0]
+
+
+async def some(asked: Callable[[], Awaitable[Any]]) -> Any:
+    """What is answered, once that is not nothing; TimeoutError if it never is."""
+    async with asyncio.timeout(PATIENCE_SECONDS):
+        while not (found := await asked()):
+            await asyncio.sleep(0.001)
+    return found
 
 
 def document(name: str = "checks", /, *, seconds: int = 1, **fields: Any) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from typing import Any
 from stepwell import workflow
 from stepwell.api.app import Api
 from stepwell.api.server import listen, serve
+from stepwell.app.beginnings import local_token
 from stepwell.app.hosting import Host, Shape
 from stepwell.kernel.sealing import new_key
 from stepwell.settings import Settings
@@ -78,7 +79,10 @@ class Server:
 
 async def token_for(host: Host) -> str:
     """A token of an owner."""
-    return "sw_test"
+    await host.doorkeeper.first_start()
+    token = await local_token(host, None)
+    assert token is not None
+    return token
 
 
 @contextmanager

@@ -22,6 +22,7 @@ from stepwell.errors import (
 )
 from stepwell.sdk.client import Client
 from stepwell.sdk.requests import error_of
+from tests.operations.support import some
 from tests.sdk.serving import Server
 
 GRAPH: dict[str, Any] = {
@@ -178,8 +179,7 @@ async def test_definitions_are_published_changed_and_deleted(client: Client) -> 
 async def test_a_gate_is_decided(client: Client) -> None:
     await client.definitions.publish(GRAPH, enabled=True)
     run = await client.start("ask-first", {"who": "Ada"})
-    while not (gates := await client.gates.list(run.id)):
-        pass
+    gates = await some(lambda: client.gates.list(run.id))
     assert await client.gates.get(gates[0].id) == gates[0]
     decided = await client.gates.decide(gates[0].id, "approve", note="fine")
     assert decided.decisions[0].note == "fine"

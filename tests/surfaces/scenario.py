@@ -6,7 +6,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stepwell import Stepwell
-from tests.operations.support import definition, node, open_gate
+from tests.operations.support import definition, node, open_gate, some
 from tests.surfaces.agents import GATED, TASKS, publish
 
 Do = Callable[..., Awaitable[Any]]
@@ -59,6 +59,7 @@ async def walk(sw: Stepwell, do: Do) -> None:
     await do("runs.get", run_id=started["id"])
     await do("runs.explain", run_id=started["id"])
     await do("steps.list", run_id=started["id"])
+    assert (await do("runs.document", run_id=started["id"]))["document"]["name"] == "ship"
     again = await do("runs.start", ref="ship", input={"tag": "v2"})
     gate = await open_gate(sw, again["id"])
     token = (await do("gates.token", gate_id=gate.id))["token"]
@@ -71,6 +72,7 @@ async def walk(sw: Stepwell, do: Do) -> None:
     assert [each["name"] for each in (await do("secrets.list"))["items"]] == ["hook"]
     await do("secrets.delete", name="hook")
     assert (await do("workers.list"))["items"][0]["alive"] is True
+    assert (await do("workers.health"))["alive"] == 1
 
 
 async def definitions(do: Do) -> None:
@@ -118,6 +120,7 @@ async def triggers(do: Do) -> None:
     await do("triggers.disable", **of_it)
     await do("triggers.enable", **of_it)
     await do("triggers.fire", **of_it)
+    assert await do("triggers.doubts", **of_it) == {"items": []}
     await do("triggers.refusals", **of_it)
     await do("triggers.delete", **of_it)
 
@@ -125,8 +128,7 @@ async def triggers(do: Do) -> None:
 async def tasks(sw: Stepwell, do: Do) -> None:
     started = await do("runs.start_document", document=TASKS)
     of_it = {"run_id": started["id"]}
-    while not (await sw.tasks(started["id"])):
-        pass
+    await some(lambda: sw.tasks(started["id"]))
     assert (await do("steps.tasks", **of_it))["items"][0]["title"] == "Build it"
     assert await do("steps.advance", **of_it, step="build", summary="Built.") is None
     await do("runs.signal", **of_it, event="hello")

@@ -171,7 +171,7 @@ def test_errors_of_a_server_exit_as_those_of_a_store_do(there: Cli, server: Serv
     assert f"looked for in {server.url}" in missing.document["error"]["message"]
     there.named["STEPWELL_TOKEN"] = "sw_wrong"
     stranger = there("runs", "list", "--json")
-    assert (stranger.exit_code, stranger.document["error"]["code"]) == (10, "unauthenticated")
+    assert (stranger.exit_code, stranger.document["error"]["code"]) == (40, "unauthenticated")
 
 
 @pytest.mark.parametrize(

@@ -11,6 +11,7 @@ import pytest
 from stepwell import workflow
 from stepwell.catalog import operations
 from stepwell.operation import PERMISSIONS, ROLES, Operation, allows
+from tests.operations.support import open_gate
 from tests.surfaces.serving import Served, served
 
 pytestmark = pytest.mark.anyio
@@ -78,11 +79,10 @@ async def test_what_belongs_to_another_workspace_is_not_found(server: Served) ->
     await place.secrets.set("key", "a secret value")
     run = await place.start("shape")
     async with place.worker():
-        while not (gates := await place.gates.list(run.id)):
-            pass
+        gate = await open_gate(place, run.id)
     values = {
         "name": "shape", "ref": "shape", "definition": "shape", "run_id": run.id,
-        "gate_id": gates[0].id, "trigger": trigger.id, "proposal_id": proposal.id,
+        "gate_id": gate.id, "trigger": trigger.id, "proposal_id": proposal.id,
         "step": "ok", "event": "x",
     }  # fmt: skip
     values |= await theirs(server)
