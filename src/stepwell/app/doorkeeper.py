@@ -35,6 +35,7 @@ from stepwell.errors import (
     WorkspaceNotFound,
 )
 from stepwell.kernel.access import (
+    FIRST_WORKSPACE,
     LINK_TIME,
     ROLES,
     SESSION_TIME,
@@ -65,7 +66,7 @@ from stepwell.store import Store
 log = logging.getLogger("stepwell.access")
 
 # What the first start makes.
-WORKSPACE, OWNER = "default", "owner"
+WORKSPACE, OWNER = FIRST_WORKSPACE, "owner"
 
 # What the audit log calls a login, which is no operation.
 LOGIN = "login"

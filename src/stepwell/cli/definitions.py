@@ -12,12 +12,13 @@ import msgspec
 from stepwell.cli.arguments import common
 from stepwell.cli.documents import as_yaml, load, say_problems, say_published
 from stepwell.cli.drafts import draft
-from stepwell.cli.output import emit, moment, shown, table
+from stepwell.cli.output import emit, moment, table
 from stepwell.cli.session import connected
 from stepwell.cli.syncing import sync
 from stepwell.graph.diff import describe
 from stepwell.graph.documents import valid
 from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.presenting import present
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -60,7 +61,7 @@ def list_(store: str | None, as_json: bool) -> None:
 
     found = connected(store, work)
     if as_json:
-        emit({"items": [shown(each) for each in found]})
+        emit({"items": present(found)})
         return
     rows = [
         (
@@ -92,7 +93,7 @@ def show(name: str, ref: str | None, store: str | None, as_json: bool) -> None:
 
     head, document = connected(store, work)
     if as_json:
-        emit({"definition": shown(head), "document": document})
+        emit({"definition": present(head), "document": document})
         return
     state = "enabled" if head.enabled else "disabled"
     click.echo(f"# {head.name} {head.version or '(never published)'}, {state}, {head.hash or ''}")
@@ -177,7 +178,7 @@ def history(name: str, store: str | None, as_json: bool) -> None:
 
     found = connected(store, work)
     if as_json:
-        emit({"items": [shown(each) for each in found]})
+        emit({"items": present(found)})
         return
     rows = [
         (
@@ -234,7 +235,7 @@ def diff(name: str, a: str, b: str | None, store: str | None, as_json: bool) -> 
 
     found = connected(store, work)
     if as_json:
-        emit(found)
+        emit({"diff": found})
     else:
         click.echo("\n".join(describe(found)) or "Nothing differs.")
 
@@ -251,7 +252,7 @@ def _switch(word: str, enabled: bool) -> None:
 
         head = connected(store, work)
         if as_json:
-            emit(shown(head))
+            emit(present(head))
         else:
             click.echo(f"{name} is {'enabled' if head.enabled else 'disabled'}.")
 

@@ -17,6 +17,7 @@ from stepwell.graph.problems import Problem
 from stepwell.graph.reading import MAX_CHARACTERS
 from stepwell.kernel.clock import SystemClock
 from stepwell.kernel.names import show
+from stepwell.kernel.presenting import present
 
 ENDINGS = (".yaml", ".yml", ".json")
 
@@ -131,12 +132,7 @@ def say_published(result: Any, as_json: bool) -> None:
     """Which revision is current now."""
     revision = result.revision
     if as_json:
-        emit(
-            {
-                "name": revision.definition, "hash": revision.hash, "version": revision.version,
-                "number": revision.number, "source": revision.source, "created": result.created,
-            }
-        )  # fmt: skip
+        emit(present(result))
     elif result.created:
         click.echo(f"{revision.definition} {revision.version} ({revision.hash[:12]}) is current.")
     else:

@@ -9,10 +9,11 @@ import click
 
 from stepwell.cli.arguments import common
 from stepwell.cli.documents import problem_lines, say_problems, say_published, text_of
-from stepwell.cli.output import emit, moment, shown
+from stepwell.cli.output import emit, moment
 from stepwell.cli.session import connected
 from stepwell.graph.documents import plain
 from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.presenting import present
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -71,7 +72,7 @@ def save(
     saved, problems = connected(store, work)
     say_problems(problems)
     if as_json:
-        emit({**shown(saved), "problems": plain(problems)})
+        emit({**present(saved), "problems": plain(problems)})
     else:
         click.echo(f"The draft of {name} is saved ({saved.etag[:12]}).")
 
@@ -93,7 +94,7 @@ def show(name: str, store: str | None, as_json: bool) -> None:
 
     found, problems = connected(store, work)
     if as_json:
-        emit({**shown(found), "problems": plain(problems)})
+        emit({**present(found), "problems": plain(problems)})
         return
     saved = moment(to_datetime(found.saved_at))
     click.echo(f"# draft of {name}, saved {saved} by {found.author or '–'}, {found.etag}")

@@ -32,6 +32,8 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "definitions.document": ("definitions", "export"),
     "definitions.get": ("definitions", "show"),
     "definitions.set_enabled": ("definitions", "enable"),
+    # What `definitions sync` brings up to date is a folder.
+    "definitions.sync": ("definitions", "sync-one"),
     "definitions.sync_all": ("definitions", "sync"),
     "definitions.validate": ("validate",),
     "drafts.discard": ("definitions", "draft", "discard"),

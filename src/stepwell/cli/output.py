@@ -9,8 +9,6 @@ from typing import Any
 import click
 import msgspec
 
-from stepwell.kernel.clock import to_datetime
-
 WIDEST = 60
 
 
@@ -22,16 +20,6 @@ def emit(document: Any) -> None:
 def compact(value: Any) -> str:
     """A value as JSON text."""
     return msgspec.json.encode(value, enc_hook=str).decode()
-
-
-def shown(record: Any) -> dict[str, Any]:
-    """A record with its times as such."""
-    return {
-        key: to_datetime(value) if key.endswith("_at")
-        else shown(value) if isinstance(value, msgspec.Struct)
-        else value
-        for key, value in msgspec.structs.asdict(record).items()
-    }  # fmt: skip
 
 
 def brief(value: Any, widest: int = WIDEST) -> str:

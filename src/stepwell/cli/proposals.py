@@ -8,11 +8,12 @@ from typing import TYPE_CHECKING, Any, cast
 import click
 
 from stepwell.cli.arguments import common, read_json
-from stepwell.cli.output import emit, moment, shown, table
+from stepwell.cli.output import emit, moment, table
 from stepwell.cli.session import connected
 from stepwell.errors import InvalidInput
 from stepwell.graph.diff import describe
 from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.presenting import present
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -91,7 +92,7 @@ def list_(name: str | None, status: str | None, store: str | None, as_json: bool
 
     found = connected(store, work)
     if as_json:
-        emit({"items": [shown(each) for each in found]})
+        emit({"items": present(found)})
         return
     rows = [
         (
@@ -166,7 +167,7 @@ def apply(proposal_id: str, by: str | None, store: str | None, as_json: bool) ->
 
 def _say(proposal: Any, as_json: bool) -> None:
     if as_json:
-        emit(shown(proposal))
+        emit(present(proposal))
         return
     click.echo(f"Proposal {proposal.id} for {proposal.definition}: {proposal.status}")
     if proposal.note:

@@ -109,7 +109,7 @@ def rotate(store: str | None, as_json: bool) -> None:
         return await stepwell.secrets.rotate()
 
     number = connected(store, work)
-    _say(f"Sealed {count(number, 'secret')} anew.", {"rotated": number}, as_json)
+    _say(f"Sealed {count(number, 'secret')} anew.", {"sealed": number}, as_json)
 
 
 @secrets.command("new-key")

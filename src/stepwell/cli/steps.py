@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, cast
 
 import click
 
@@ -12,6 +12,7 @@ from stepwell.cli.session import connected
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
+    from stepwell.operations.steps import Steps, Task
 
 
 @click.group()
@@ -35,21 +36,21 @@ def current(run_id: str, store: str | None, as_json: bool) -> None:
       stepwell steps current RUN
     """
 
-    async def work(stepwell: Stepwell) -> tuple[str, list[Any]]:
+    async def work(stepwell: Stepwell) -> tuple[str, list[Task]]:
         run = await stepwell.get_run(run_id)
-        return run.status, await stepwell.tasks(run_id)
+        return run.status, await cast("Steps", stepwell.noun("steps")).tasks(run_id)
 
     status, tasks = connected(store, work)
     if as_json:
-        emit({"run_id": run_id, "status": status, "tasks": tasks})
+        emit({"run_id": run_id, "status": status, "items": tasks})
         return
     if not tasks:
         click.echo(f"Run {run_id} is {status} and waits for no task.")
     for task in tasks:
-        click.echo(f"{task['step']}: {task['title']}")
+        click.echo(f"{task.step}: {task.title}")
         for field in ("instructions", "acceptance", "assignee"):
-            if task.get(field):
-                click.echo(f"  {field}: {task[field]}")
+            if said := getattr(task, field):
+                click.echo(f"  {field}: {said}")
 
 
 @steps.command()

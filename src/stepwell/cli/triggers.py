@@ -19,7 +19,6 @@ from stepwell.errors import RunNotFound
 from stepwell.graph.inputs import closed_fields
 from stepwell.graph.problems import Problems
 from stepwell.kernel.clock import to_datetime
-from stepwell.kernel.records import TriggerRecord
 from stepwell.kernel.zones import zone_named
 
 if TYPE_CHECKING:
@@ -128,7 +127,7 @@ def create(
     _change(
         store,
         as_json,
-        lambda triggers: triggers.create(
+        lambda triggers: triggers.make(
             definition, type_, given, name=name, timezone=tz, enabled=not disabled
         ),
     )
@@ -146,7 +145,7 @@ def update(trigger: str, config: str, store: str | None, as_json: bool) -> None:
       stepwell triggers update tidy-up/schedule '{"cron": "0 4 * * *"}'
     """
     given = read_json(config, "The config", _CONFIG)
-    _change(store, as_json, lambda triggers: triggers.update(trigger, given))
+    _change(store, as_json, lambda triggers: triggers.change(trigger, given))
 
 
 @triggers.command()
@@ -159,7 +158,7 @@ def enable(trigger: str, store: str | None, as_json: bool) -> None:
     Example:
       stepwell triggers enable nightly-checks/nightly
     """
-    _change(store, as_json, lambda triggers: triggers.enable(trigger))
+    _change(store, as_json, lambda triggers: triggers.switch_on(trigger))
 
 
 @triggers.command()
@@ -172,7 +171,7 @@ def disable(trigger: str, store: str | None, as_json: bool) -> None:
     Example:
       stepwell triggers disable nightly-checks/nightly
     """
-    _change(store, as_json, lambda triggers: triggers.disable(trigger), doubts=False)
+    _change(store, as_json, lambda triggers: triggers.switch_off(trigger), doubts=False)
 
 
 @triggers.command()
@@ -280,7 +279,7 @@ def preview(trigger: str, count: int, store: str | None, as_json: bool) -> None:
 
 
 def _change(
-    store: str | None, as_json: bool, change: Callable[[Triggers], Awaitable[TriggerRecord]],
+    store: str | None, as_json: bool, change: Callable[[Triggers], Awaitable[TriggerView]],
     *, doubts: bool = True,
 ) -> None:  # fmt: skip
     """Make or change a trigger, and show it as it is then; also what is doubtful about it."""
@@ -289,7 +288,7 @@ def _change(
         changed = await change(stepwell.triggers)
         if doubts:
             say_problems(await stepwell.triggers.doubts_of(changed.id))
-        return asdict(await stepwell.triggers.view(changed.id))
+        return asdict(changed)
 
     _say(connected(store, work), as_json)
 

@@ -37,6 +37,9 @@ ROLES: dict[Role, Permission] = {
 SESSION_TIME = 30 * 86_400 * SECOND
 LINK_TIME = 86_400 * SECOND
 
+# The workspace that there always is.
+FIRST_WORKSPACE = "default"
+
 _SECRET_BYTES = 32
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}")
 _TOKEN = re.compile(rf"sw_([0-9a-v]{{26}})_{_SECRET.pattern}")

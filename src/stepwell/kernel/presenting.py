@@ -107,13 +107,19 @@ def _timed(data: Any, hint: Any) -> Any:
         return data if data is None or len(found) != 1 else _timed(data, found[0])
     if is_record(hint) and isinstance(data, dict):
         hints = get_type_hints(hint, include_extras=True)
-        return {
+        # What is hidden is not known on this side of the wire.
+        unknown = {name: "" for name, each in hints.items() if is_hidden(each) and _is_text(each)}
+        return unknown | {
             name: _micros(each) if is_time(name, hints.get(name)) else _timed(each, hints.get(name))
             for name, each in data.items()
         }
     if isinstance(data, list) and get_args(hint):
         return [_timed(each, get_args(hint)[0]) for each in data]
     return data
+
+
+def _is_text(hint: Any) -> bool:
+    return str in get_args(hint)
 
 
 def _micros(text: Any) -> Any:

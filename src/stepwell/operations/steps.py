@@ -21,6 +21,8 @@ class Task(msgspec.Struct, frozen=True):
     title: str = ""
     instructions: str = ""
     acceptance: str = ""
+    # Who is to do it, if that is said.
+    assignee: str | None = None
 
 
 class Steps(Noun):

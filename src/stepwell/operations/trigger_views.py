@@ -8,6 +8,7 @@ from typing import Any, Literal
 import msgspec
 
 from stepwell.errors import TriggerInvalid
+from stepwell.kernel.access import FIRST_WORKSPACE
 from stepwell.kernel.clock import to_datetime
 from stepwell.kernel.records import Origin, TriggerRecord, trigger_etag
 from stepwell.kernel.zones import local, zone_named
@@ -44,6 +45,8 @@ class TriggerView(msgspec.Struct, frozen=True):
     updated_at: datetime
     event: str | None
     path: str | None
+    # Where deliveries to its webhook go, below the address of the server.
+    webhook_url: str | None
     last_fired_at: datetime | None
     last_run_id: str | None
     last_error: str | None
@@ -87,9 +90,16 @@ def view(workspace: Workspace, trigger: TriggerRecord, enabled: bool) -> dict[st
         preview = Preview(error.message, trigger.timezone, [])
     status, why = _status(trigger, preview, enabled)
     return {name: found[name] for name in found if name not in _HIDDEN} | {
-        "status": status, "why": why, "description": preview.description,
+        "webhook_url": _webhook_url(workspace.id, trigger.path), "status": status, "why": why,
+        "description": preview.description,
         "next": preview.next if status == "enabled" else [],
     }  # fmt: skip
+
+
+def _webhook_url(workspace_id: str, path: str | None) -> str | None:
+    if path is None:
+        return None
+    return f"/hooks/{path}" if workspace_id == FIRST_WORKSPACE else f"/hooks/@{workspace_id}/{path}"
 
 
 def _status(trigger: TriggerRecord, preview: Preview, enabled: bool) -> tuple[str, str | None]:

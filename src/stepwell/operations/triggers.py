@@ -164,11 +164,6 @@ class Triggers(Noun):
 
     # -- changing ------------------------------------------------------------------------
 
-    @operation(
-        "POST /triggers", needs="build", status=201,
-        raises=(UnknownDefinition, TriggerInvalid, TriggerExists, QuotaExceeded),
-        example={"definition": "hello", "type": "schedule", "config": {"cron": "0 9 * * *"}},
-    )  # fmt: skip
     async def create(
         self, definition: str, type: str, config: Mapping[str, Any] | None = None, *,
         name: str | None = None, timezone: str | None = None, enabled: bool = True,
@@ -201,10 +196,23 @@ class Triggers(Noun):
         return record
 
     @operation(
-        "PUT /triggers/{trigger}", needs="build",
-        raises=(TriggerNotFound, TriggerInvalid, TriggerExists, Conflict, QuotaExceeded),
-        example={"config": {"cron": "0 9 * * *"}},
+        "POST /triggers", needs="build", name="triggers.create", status=201,
+        raises=(UnknownDefinition, TriggerInvalid, TriggerExists, QuotaExceeded),
+        example={"definition": "hello", "type": "schedule", "config": {"cron": "0 9 * * *"}},
     )  # fmt: skip
+    async def make(
+        self, definition: str, type: str, config: Mapping[str, Any] | None = None, *,
+        name: str | None = None, timezone: str | None = None, enabled: bool = True,
+    ) -> TriggerView:  # fmt: skip
+        """Make a trigger by hand; it stays whatever is published.
+
+        `timezone` is for definitions in Python; those that are data have one.
+        """
+        made = await self.create(
+            definition, type, config, name=name, timezone=timezone, enabled=enabled
+        )
+        return await self._viewed(made)
+
     async def update(
         self, trigger: str, config: Mapping[str, Any], *, serial: int | None = None,
         if_match: str | None = None,
@@ -231,9 +239,22 @@ class Triggers(Noun):
         return await self._change(trigger, change, if_match)
 
     @operation(
-        "POST /triggers/{trigger}/enable", needs="build",
-        raises=(TriggerNotFound, TriggerInvalid, Conflict),
+        "PUT /triggers/{trigger}", needs="build", name="triggers.update",
+        raises=(TriggerNotFound, TriggerInvalid, TriggerExists, Conflict, QuotaExceeded),
+        example={"config": {"cron": "0 9 * * *"}},
     )  # fmt: skip
+    async def change(
+        self, trigger: str, config: Mapping[str, Any], *, serial: int | None = None,
+        if_match: str | None = None,
+    ) -> TriggerView:  # fmt: skip
+        """Give a trigger another config; from now on it fires by that.
+
+        `serial` is that of the record which this was made from, `if_match` its etag: nobody else's
+        change is undone.
+        """
+        changed = await self.update(trigger, config, serial=serial, if_match=if_match)
+        return await self._viewed(changed)
+
     async def enable(self, trigger: str, *, if_match: str | None = None) -> TriggerRecord:
         """Let a trigger fire; nothing that it missed meanwhile is made up for."""
         return await self._change(
@@ -243,13 +264,26 @@ class Triggers(Noun):
         )
 
     @operation(
-        "POST /triggers/{trigger}/disable", needs="build", raises=(TriggerNotFound, Conflict)
-    )
+        "POST /triggers/{trigger}/enable", needs="build", name="triggers.enable",
+        raises=(TriggerNotFound, TriggerInvalid, Conflict),
+    )  # fmt: skip
+    async def switch_on(self, trigger: str, *, if_match: str | None = None) -> TriggerView:
+        """Let a trigger fire; nothing that it missed meanwhile is made up for."""
+        return await self._viewed(await self.enable(trigger, if_match=if_match))
+
     async def disable(self, trigger: str, *, if_match: str | None = None) -> TriggerRecord:
         """Let a trigger fire no more."""
         return await self._change(
             trigger, lambda record: msgspec.structs.replace(record, enabled=False), if_match
         )
+
+    @operation(
+        "POST /triggers/{trigger}/disable", needs="build", name="triggers.disable",
+        raises=(TriggerNotFound, Conflict),
+    )  # fmt: skip
+    async def switch_off(self, trigger: str, *, if_match: str | None = None) -> TriggerView:
+        """Let a trigger fire no more."""
+        return await self._viewed(await self.disable(trigger, if_match=if_match))
 
     @operation(
         "DELETE /triggers/{trigger}", needs="build", destructive=True,
