@@ -38,6 +38,9 @@ format: .venv/.dev ## write the format and the lint fixes that are safe
 docs: .venv/.dev ## write the reference pages that come from the code
 	$(BIN)/python docs/generate.py
 
+examples: .venv/.dev ## record the answers that the OpenAPI document shows
+	$(BIN)/python -m tests.surfaces.record_examples
+
 bench: .venv/.dev ## compare with other engines
 	$(BIN)/python benchmarks/run.py
 

@@ -2,25 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+import re
+from collections.abc import Sequence
 from functools import cache
 from typing import Any, get_args, get_origin
 
 import msgspec
 
-from stepwell.api.other_paths import OTHER_PATHS, SECURITY
-from stepwell.api.problems import COMMON, MEDIA_TYPE, ProblemDetails, status_of
+from stepwell.api.examples import PARAMETERS, recorded
+from stepwell.api.other_paths import SECURITY, TAGS, other_paths
+from stepwell.api.problems import ProblemDetails
+from stepwell.api.refusals import BODIES, Refusals
 from stepwell.catalog import operations
 from stepwell.kernel.presenting import HIDDEN_MARK
 from stepwell.operation import HEADERS, Operation, Parameter
 
 VERSION = "3.1.0"
+_VALUE = re.compile(r"\{\w+\}")
 _REF = "#/components/schemas/{name}"
 _TITLE = "Stepwell"
 _ABOUT = """Durable workflows for people and agents.
 
 Every answer that is no success is a problem (RFC 9457) with a stable `code`. Lists are `{"items": \
-[…]}`, long ones with a `next_cursor`. Times are ISO 8601 in UTC."""
+[…]}`, long ones with a `next_cursor`. Times are ISO 8601 in UTC. A method that a path does not \
+take is answered with 405. With a session, `Stepwell-Workspace` may name the workspace: 404 if it \
+is none of yours."""
 
 
 @cache
@@ -32,25 +38,28 @@ def openapi() -> bytes:
 def openapi_document() -> dict[str, Any]:
     """The document, as plain data."""
     found = list(operations().values())
-    schemas = Schemas(found)
+    schemas, refusals = Schemas(found), Refusals()
     paths: dict[str, dict[str, Any]] = {}
+    shapes: dict[str, str] = {}
     for each in found:
         for path in (each.path, *each.also):
-            paths.setdefault(f"/api{path}", {})[each.method.lower()] = _operation(
-                each, path, schemas
+            # Two paths that differ in nothing but what a value is called are one.
+            shown = shapes.setdefault(_VALUE.sub("{}", path), path)
+            paths.setdefault(f"/api{shown}", {})[each.method.lower()] = _operation(
+                each, path, shown, schemas, refusals
             )
-    for path, item in OTHER_PATHS.items():
+    for path, item in other_paths(refusals).items():
         paths.setdefault(path, {}).update(item)
     return {
         "openapi": VERSION,
         "info": {"title": _TITLE, "version": "1", "description": _ABOUT},
         "servers": [{"url": "/"}],
         "security": [{name: []} for name in SECURITY],
-        "tags": [{"name": noun} for noun in dict.fromkeys(map(_noun, found))],
+        "tags": [{"name": noun} for noun in dict.fromkeys((*map(_noun, found), *TAGS))],
         "paths": paths,
         "components": {
             "schemas": schemas.components,
-            "responses": {"Problem": _problem("A problem.", schemas)},
+            "responses": refusals.components,
             "securitySchemes": SECURITY,
         },
     }
@@ -119,58 +128,68 @@ def _noun(operation: Operation) -> str:
     return operation.name.partition(".")[0]
 
 
-def _operation(operation: Operation, path: str, schemas: Schemas) -> dict[str, Any]:
+def _operation(
+    operation: Operation, path: str, shown: str, schemas: Schemas, refusals: Refusals
+) -> dict[str, Any]:
+    """What leads to an operation by a path, which is shown with these names in it."""
+    names = dict(zip(_VALUE.findall(path), _VALUE.findall(shown), strict=True))
+    given = [
+        each
+        for each in operation.parameters.values()
+        if each.where != "body" or "{" + each.name + "}" in path
+    ]
+    # There are no words in OpenAPI for `input.x=1`: it is said in a sentence instead.
+    fields = [each for each in given if _is_of_fields(each, path, operation, schemas)]
+    said = "".join(f"\n\n`{each.name}` is given as `{each.name}.field=value`." for each in fields)
     found: dict[str, Any] = {
         "operationId": operation.name if path == operation.path else f"{operation.name}.nested",
         "summary": operation.summary,
-        "description": operation.description,
+        "description": operation.description + said,
         "tags": [_noun(operation)],
         "x-permission": operation.needs,
         "parameters": [
-            _parameter(operation, each, path, schemas)
-            for each in operation.parameters.values()
-            if each.where != "body" or "{" + each.name + "}" in path
+            _parameter(operation, each, names.get("{" + each.name + "}"), schemas)
+            for each in given
+            if each not in fields
         ],
-        "responses": _responses(operation, schemas),
+        "responses": {**_answers(operation, schemas), **refusals.of(operation)},
     }
-    if operation.method in ("POST", "PUT", "PATCH"):
-        schema = schemas.bodies.get(
-            operation.name, {"type": "object", "additionalProperties": False}
-        )
-        content: dict[str, Any] = {"schema": schema}
-        names = {each.name for each in operation.parameters.values() if each.where == "body"}
-        if example := {n: v for n, v in operation.example.items() if n in names}:
-            content["examples"] = {"example": {"value": example}}
-        needed = any(
-            each.required and each.where == "body" for each in operation.parameters.values()
-        )
-        found["requestBody"] = {"required": needed, "content": {"application/json": content}}
+    if operation.method in BODIES:
+        found["requestBody"] = _body(operation, path, schemas)
     return found
+
+
+def _body(operation: Operation, path: str, schemas: Schemas) -> dict[str, Any]:
+    body = {each.name: each for each in operation.parameters.values() if each.where == "body"}
+    schema = schemas.bodies.get(operation.name, {"type": "object", "additionalProperties": False})
+    shown = {name: value for name, value in operation.example.items() if name in body}
+    content = {"schema": schema, "examples": {"example": {"value": shown}}}
+    needed = any(each.required for each in body.values())
+    return {"required": needed, "content": {"application/json": content}}
 
 
 def _parameter(
-    operation: Operation, parameter: Parameter, path: str, schemas: Schemas
+    operation: Operation, parameter: Parameter, in_path: str | None, schemas: Schemas
 ) -> dict[str, Any]:
     schema = schemas.parameters[operation.name, parameter.name]
-    in_path = "{" + parameter.name + "}" in path
     found: dict[str, Any] = {
-        "name": HEADERS.get(parameter.name, parameter.name),
+        "name": in_path[1:-1] if in_path else HEADERS.get(parameter.name, parameter.name),
         "in": "path" if in_path else parameter.where,
-        "required": in_path or parameter.required,
+        "required": in_path is not None or parameter.required,
         "schema": {"type": "string"} if parameter.name == "wait" else _not_null(schema),
+        "example": operation.example.get(parameter.name, PARAMETERS[parameter.name]),
     }
     if parameter.name == "wait":
         found["description"] = "`wait=10`: answer when the run has ended, or after so many seconds."
-        found["example"] = "wait=10"
-    if parameter.name in operation.example:
-        found["example"] = operation.example[parameter.name]
-    if found["in"] == "query" and _maps(schema):
-        found |= {"style": "deepObject", "description": "As `name.field=value`, `name.a.b=value`."}
+    if found["schema"].get("type") == "array":
+        found |= {"explode": False, "example": [found["example"]]}
     return found
 
 
-def _maps(schema: dict[str, Any]) -> bool:
-    return any(each.get("type") == "object" for each in (schema, *schema.get("anyOf", ())))
+def _is_of_fields(parameter: Parameter, path: str, operation: Operation, schemas: Schemas) -> bool:
+    schema = schemas.parameters[operation.name, parameter.name]
+    maps = any(each.get("type") == "object" for each in (schema, *schema.get("anyOf", ())))
+    return maps and parameter.where == "query" and "{" + parameter.name + "}" not in path
 
 
 def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
@@ -181,35 +200,22 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
     return left[0] if len(left) == 1 else {"anyOf": left}
 
 
-def _responses(operation: Operation, schemas: Schemas) -> dict[str, Any]:
-    found: dict[str, Any] = {}
-    for status in _successes(operation):
-        found[str(status)] = {"description": operation.summary, **_content(operation, schemas)}
-    codes: dict[int, list[str]] = {status: [] for status in COMMON}
-    for error in operation.raises:
-        codes.setdefault(status_of(error), []).append(error.code)
-        if error.code == "conflict" and "if_match" in operation.parameters:
-            codes.setdefault(412, []).append(error.code)
-    for status, named in sorted(codes.items()):
-        found[str(status)] = (
-            _problem(f"A problem: {', '.join(f'`{code}`' for code in named)}.", schemas)
-            if named
-            else {"$ref": "#/components/responses/Problem"}
-        )
-    return found
+def _answers(operation: Operation, schemas: Schemas) -> dict[str, Any]:
+    content = _content(operation, schemas)
+    return {
+        str(status): {"description": operation.summary, **content}
+        for status in sorted(_successes(operation))
+    }
 
 
-def _problem(said: str, schemas: Schemas) -> dict[str, Any]:
-    content = {MEDIA_TYPE: {"schema": schemas.problem["problem"]}}
-    return {"description": said, "content": content}
-
-
-def _successes(operation: Operation) -> Iterable[int]:
+def _successes(operation: Operation) -> set[int]:
     if operation.returns in (None, type(None)):
-        return (204,)
+        return {204}
     if "wait" in operation.parameters:
-        return (operation.status, 200, 202)
-    return (operation.status, 200) if operation.status == 201 else (operation.status,)
+        return {operation.status, 200, 202}
+    # What was there already was not made.
+    again = {200} if "created" in getattr(operation.returns, "__annotations__", ()) else set()
+    return {operation.status} | again
 
 
 def _content(operation: Operation, schemas: Schemas) -> dict[str, Any]:
@@ -219,4 +225,5 @@ def _content(operation: Operation, schemas: Schemas) -> dict[str, Any]:
     named = "items" if _is_list(operation.returns) else operation.result
     if named != "result":
         schema = {"type": "object", "properties": {named: schema}, "required": [named]}
-    return {"content": {"application/json": {"schema": schema}}}
+    examples = {"recorded": {"value": recorded().get(operation.name)}}
+    return {"content": {"application/json": {"schema": schema, "examples": examples}}}

@@ -73,9 +73,6 @@ STATUSES = {
     "store_unavailable": 503,
 }
 
-# What any operation may answer with, whatever it does.
-COMMON = (400, 401, 403, 404, 405, 413, 415, 422, 429, 500, 503)
-
 
 class ProblemDetails(msgspec.Struct, frozen=True, omit_defaults=True):
     """What was wrong, where, and what to do."""
