@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import importlib.util
+import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stepwell.api.openapi import openapi_document
 from stepwell.kernel.states import STEP_TRANSITIONS
 
 DOCS = Path(__file__).parent.parent / "docs"
@@ -56,3 +58,22 @@ def test_the_reference_says_where_errors_are_imported_from() -> None:
     errors = _generator().errors_page()
     assert "| `run_failed` | `RunFailed` | `stepwell` |" in errors
     assert "| `not_open` | `NotOpen` | `stepwell.errors` |" in errors
+
+
+def test_where_earlier_systems_had_it_leads_to_routes_that_there_are() -> None:
+    routes = {
+        (method.upper(), _shape(path))
+        for path, item in openapi_document()["paths"].items()
+        for method in item
+    }
+    rows = re.findall(
+        r"^\| (.+) \| (.+) \|$", (DOCS / "server.md").read_text("utf-8"), re.MULTILINE
+    )
+    mapped = [re.findall(r"`([A-Z]+) (/[^`?]*)[^`]*`", here) for _, here in rows]
+    assert sum(map(bool, mapped)) > 60
+    for method, path in (route for found in mapped for route in found):
+        assert (method, _shape(path)) in routes, f"{method} {path}"
+
+
+def _shape(path: str) -> str:
+    return re.sub(r"{\w+}", "{}", path)
