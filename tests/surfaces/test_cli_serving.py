@@ -87,8 +87,9 @@ def test_a_token_is_kept_for_this_user_and_stays(tmp_path: Path) -> None:
         with serving(tmp_path, "--json") as (_, said):
             told = json.loads(said)
             assert told["token_file"] == ".stepwell/token"
-            assert stat.S_IMODE(path.stat().st_mode) == 0o600
-            assert (tmp_path / ".stepwell" / "url").read_text().strip() == told["url"]
+            url = tmp_path / ".stepwell" / "url"
+            assert [stat.S_IMODE(each.stat().st_mode) for each in (path, url)] == [0o600, 0o600]
+            assert url.read_text().strip() == told["url"]
             texts.append(path.read_text())
         assert not (tmp_path / ".stepwell" / "url").exists()
     assert texts[0] == texts[1]

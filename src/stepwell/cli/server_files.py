@@ -26,24 +26,27 @@ class ServerFiles:
 
     def keep_token(self, text: str) -> None:
         """Keep a token where only this user can read it."""
-        self.token_path.parent.mkdir(parents=True, exist_ok=True)
-        beside = self.token_path.with_name(f"token.{os.getpid()}")
-        beside.unlink(missing_ok=True)
-        # Made readable for nobody else before there is anything to read.
-        beside.touch(0o600, exist_ok=False)
-        beside.write_text(text + "\n")
-        beside.replace(self.token_path)
+        _keep(self.token_path, text)
 
     @contextlib.contextmanager
     def naming(self, url: str) -> Iterator[None]:
         """Name the server meanwhile."""
-        self._url.parent.mkdir(parents=True, exist_ok=True)
-        self._url.write_text(url + "\n")
+        _keep(self._url, url)
         try:
             yield
         finally:
             if self.url == url:
                 self._url.unlink(missing_ok=True)
+
+
+def _keep(path: Path, text: str) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    beside = path.with_name(f"{path.name}.{os.getpid()}")
+    beside.unlink(missing_ok=True)
+    # Made readable for nobody else before there is anything to read.
+    beside.touch(0o600, exist_ok=False)
+    beside.write_text(text + "\n")
+    beside.replace(path)
 
 
 def _read(path: Path) -> str | None:
