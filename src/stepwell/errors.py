@@ -23,6 +23,15 @@ class StepwellError(Exception):
     def __str__(self) -> str:
         return self.message
 
+    @property
+    def shown_details(self) -> dict[str, Any]:
+        """Its details for whoever meets it, without what is for the engine alone."""
+        return {name: each for name, each in self.details.items() if name not in _INTERNAL}
+
+
+# `masked` is the message as it may be written down.
+_INTERNAL = frozenset({"masked"})
+
 
 class InvalidInput(StepwellError):
     """A value given by the caller does not have the form that is asked for."""

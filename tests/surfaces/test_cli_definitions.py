@@ -30,6 +30,7 @@ def test_a_rollback_says_what_it_replaces(cli: Cli) -> None:
     error = refused.document["error"]
     assert (error["code"], error["details"]["hash"]) == ("conflict", third)
     assert error["details"]["changes"] == ["node wait: config.duration: 2 → 3"]
+    assert error["details"]["at"].endswith("Z")
     assert cli.ok(*words, third)["revision"]["hash"] == first
 
 

@@ -410,6 +410,27 @@ async def test_a_webhook_of_another_workspace_says_where_it_is(server: Served) -
     assert (await server.http.post(made["webhook_url"], json={})).status_code == 202
 
 
+async def test_details_of_problems_have_times_as_such_and_nothing_internal(server: Served) -> None:
+    document: dict[str, Any] = {"name": "strict", "nodes": [], "inputs": {"type": "object"}}
+    document["nodes"] = [{"id": "a", "type": "transform", "config": {"value": 1}}]
+    published = await server.ask("POST", "/api/definitions/publish", {"document": document})
+    assert published.status_code == 200, published.text
+    document["nodes"][0]["config"]["value"] = 2
+    draft, stale = "/api/definitions/strict/draft", {"if-match": '"stale"'}
+    await server.ask("PUT", draft, {"document": document})
+    late = await server.ask("PUT", draft, {"document": {}}, headers=stale)
+    assert late.status_code == 412
+    discarded = await server.ask("DELETE", draft, headers=stale)
+    for answer in (late, discarded):
+        assert answer.json()["details"]["at"].endswith("Z")
+    published = await server.ask(
+        "POST", "/api/definitions/publish", {"document": document}, headers=stale
+    )
+    assert published.json()["details"]["at"].endswith("Z")
+    wrong = await server.ask("POST", "/api/definitions/strict/runs", {"input": 1})
+    assert (wrong.status_code, wrong.json()["details"].keys()) == (422, {"problems"})
+
+
 async def test_health_says_whether_the_store_answers(server: Served) -> None:
     assert (await server.http.get("/healthz")).json() == {"status": "ok"}
     ready = await server.http.get("/readyz")

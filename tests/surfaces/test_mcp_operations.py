@@ -14,7 +14,7 @@ from stepwell.mcp.offers import WITHHELD
 from stepwell.operation import PERMISSIONS, Operation, Permission, allows
 from stepwell.settings import Settings
 from tests.conftest import World
-from tests.surfaces.agents import NEW, agent, done, generations, seat, tools
+from tests.surfaces.agents import HELLO, NEW, agent, done, generations, publish, seat, tools
 from tests.surfaces.scenario import Recorder, walk
 
 LEVELS: list[Permission] = ["read", "run", "build"]
@@ -122,6 +122,10 @@ async def test_errors_have_the_code_message_and_details_of_elsewhere(
         error = result.structured_content["error"]
         assert error["code"] == "invalid_definition"
         assert error["details"]["problems"]
+        await publish(sw, HELLO)
+        result = await client.call_tool("runs_start", {"ref": "say-hello", "input": {"name": ""}})
+        error = result.structured_content["error"]
+        assert (error["code"], error["details"].keys()) == ("input_invalid", {"problems"})
 
 
 async def test_the_server_introduces_itself(world: World) -> None:

@@ -105,7 +105,7 @@ _INVALID = (errors.InvalidDefinition, errors.MissingPath, errors.DuplicateDefini
 
 def problem(error: StepwellError, status: int, instance: str, request_id: str) -> ProblemDetails:
     """What is said of an error."""
-    details = {name: value for name, value in error.details.items() if value is not None}
+    details = {name: value for name, value in error.shown_details.items() if value is not None}
     return ProblemDetails(
         type=f"urn:stepwell:error:{error.code}",
         title=HTTPStatus(status).phrase,

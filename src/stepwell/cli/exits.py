@@ -102,8 +102,7 @@ def failure_of(error: Exception) -> Failure:
     if isinstance(error, StepwellError):
         exit_code = FAILURE if error.code in _FAILURES else INPUT_ERROR
         # What is kept instead of the message tells whoever reads that nothing new.
-        details = {name: each for name, each in error.details.items() if name != "masked"}
-        return Failure(exit_code, error.code, error.message, details)
+        return Failure(exit_code, error.code, error.message, error.shown_details)
     if isinstance(error, StoppedWaiting):
         exit_code, code = (FAILURE, "timeout") if error.timed_out else (INTERRUPTED, "interrupted")
         return Failure(exit_code, code, str(error), {"run_id": error.run_id})

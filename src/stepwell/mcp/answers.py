@@ -50,7 +50,7 @@ def _described(error: Exception) -> dict[str, Any]:
         message = "Something went wrong inside Stepwell; its log says what."
         return {"code": "internal_error", "message": message}
     said: dict[str, Any] = {"code": error.code, "message": error.message}
-    details = dict(error.details)
+    details = error.shown_details
     if isinstance(error, RunEndedBadly):
         details |= {"run_id": error.run_id, "error": present(error.error)}
     found: dict[str, Any] = _plain({**said, "details": details} if details else said)

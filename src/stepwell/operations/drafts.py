@@ -16,7 +16,7 @@ from stepwell.errors import (
 )
 from stepwell.graph.documents import as_text, etag_of, readable
 from stepwell.graph.parse import MAX_TAGS, MAX_TITLE
-from stepwell.kernel.clock import shown
+from stepwell.kernel.clock import moment, shown
 from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, DraftRecord, revision_in
 from stepwell.operation import TIDY_UP, operation
@@ -181,7 +181,7 @@ class Drafts(Publishing):
             definition=head.name,
             etag=draft.etag,
             author=draft.author,
-            at=draft.saved_at,
+            at=moment(draft.saved_at),
         )
 
     async def _begun_before(self, head: DefinitionRecord, draft: DraftRecord) -> Conflict:

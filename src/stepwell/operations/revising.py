@@ -26,7 +26,7 @@ from stepwell.graph.diff import describe, diff
 from stepwell.graph.documents import Checked, checked, readable, valid
 from stepwell.graph.parse import parse
 from stepwell.graph.problems import Problems
-from stepwell.kernel.clock import shown
+from stepwell.kernel.clock import moment, shown
 from stepwell.kernel.names import show
 from stepwell.kernel.records import (
     DefinitionRecord,
@@ -294,7 +294,7 @@ class Revising:
             definition=name,
             hash=current.hash,
             author=current.author,
-            at=current.published_at,
+            at=moment(current.published_at),
         )
 
 
