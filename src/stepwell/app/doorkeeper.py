@@ -258,7 +258,7 @@ class Doorkeeper:
                 "Nobody here has your e-mail address as a name, or they belong to no workspace. "
                 "Ask an owner of a workspace to add you by that address."
             )
-        return await self._logged_in(user)
+        return await self._logged_in(user, way="oidc", address=address)
 
     async def count_login(self, address: str) -> None:
         """Count an attempt to log in from an address; raises RateLimited."""

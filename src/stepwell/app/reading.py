@@ -6,11 +6,13 @@ from collections.abc import AsyncGenerator, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
+from stepwell.engine.ending import Endings
 from stepwell.engine.feed import Feed
 from stepwell.engine.writer import Writer
 from stepwell.errors import InvalidInput
 from stepwell.kernel.clock import to_micros
 from stepwell.kernel.cursors import digest_of, read_cursor, write_cursor
+from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.explaining import explain
 from stepwell.kernel.feed import RunEvent
 from stepwell.kernel.matching import check_match
@@ -27,6 +29,7 @@ class Reading:
 
     store: Store
     _writer: Writer
+    _endings: Endings
     _feed: Feed
     _workspace: str
 
@@ -111,3 +114,13 @@ class Reading:
         """The workers that have a lease, or runs left from one."""
         await self._writer.drained()
         return await self.store.workers(self._workspace)
+
+    async def result(self, run_id: str, timeout: Duration | None = None) -> Any:
+        """The output of a run, once it has ended."""
+        return await self._result(run_id, timeout, new=False)
+
+    async def _result(self, run_id: str, timeout: Duration | None, *, new: bool) -> Any:
+        self._writer.check_open()
+        check_run_id(run_id)
+        limit = None if timeout is None else seconds(timeout, "timeout")
+        return await self._endings.result(run_id, limit, lambda: self.get_run(run_id), new=new)

@@ -57,8 +57,7 @@ class Worker:
         self._programs = programs
         self._program_names = sorted(programs)
         self._room = room
-        self._lease_seconds = lease_seconds
-        self._grace_seconds = grace_seconds
+        self._lease_seconds, self._grace_seconds = lease_seconds, grace_seconds
         self._max_result_bytes = max_result_bytes
         self.telemetry = telemetry
         # As many again, for programs that are parked and stay warm.
