@@ -53,6 +53,8 @@ HEADERS = {
 }
 REQUIRED = inspect.Parameter.empty
 
+# Which definition is meant.
+DefinitionRef = Annotated[str, msgspec.Meta(description="The definition's name, which is its id.")]
 # How many of something are wanted.
 Count = Annotated[int, msgspec.Meta(ge=1, le=1000)]
 

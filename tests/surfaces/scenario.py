@@ -79,7 +79,7 @@ async def definitions(do: Do) -> None:
     free = {"proposals": True, "self_review": True}
     first = definition(node("a", "delay", duration=1), name="tidy-up", policy=free)
     second = definition(node("b", "delay", duration=1), name="tidy-up", policy=free)
-    await do("definitions.create", name="tidy-up")
+    assert (await do("definitions.create", name="tidy-up"))["id"] == "tidy-up"
     draft = await do("drafts.save", name="tidy-up", document=first)
     assert (await do("drafts.get", name="tidy-up"))["etag"] == draft["etag"]
     await do("drafts.publish", name="tidy-up", if_match=draft["etag"], enabled=True)
@@ -90,7 +90,7 @@ async def definitions(do: Do) -> None:
     await do("definitions.sync", document=second)
     await do("definitions.sync_all", documents=[first], apply=False)
     await do("definitions.get", name="tidy-up")
-    await do("definitions.list")
+    assert [each["id"] for each in (await do("definitions.list"))["items"]][-1] == "tidy-up"
     assert (await do("definitions.document", name="tidy-up"))["document"]["name"] == "tidy-up"
     await do("definitions.revision", name="tidy-up", ref="1")
     await do("definitions.history", name="tidy-up")

@@ -120,6 +120,17 @@ async def test_every_operation_is_documented_with_what_it_refuses() -> None:
             assert f"`{error.code}`" in said, (each.name, error.code)
 
 
+async def test_definitions_are_named_by_their_ids() -> None:
+    found = openapi_document()["paths"].items()
+    of_one = {path: item for path, item in found if path.startswith("/api/definitions/{")}
+    assert len(of_one) > 10
+    for path, item in of_one.items():
+        for method, each in item.items():
+            named = re.findall(r"{(\w+)}", path)[0]
+            [said] = [p["schema"] for p in each["parameters"] if p["name"] == named]
+            assert said["description"] == "The definition's name, which is its id.", (method, path)
+
+
 async def test_statuses_are_of_errors_that_there_are() -> None:
     codes = {each.code for each in all_errors()}
     assert STATUSES.keys() <= codes

@@ -36,6 +36,11 @@ class DefinitionRecord(msgspec.Struct, frozen=True):
     layout: Any
     created_at: int
     updated_at: int
+    # Its name, which never changes.
+    id: str = ""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "id", self.name)
 
     @property
     def etag(self) -> str:

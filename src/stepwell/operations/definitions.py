@@ -27,7 +27,7 @@ from stepwell.graph.documents import Checked, as_text, etag_of, valid
 from stepwell.kernel.codec import encode
 from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, RevisionRecord
-from stepwell.operation import TIDY_UP, Noun, operation
+from stepwell.operation import TIDY_UP, DefinitionRef, Noun, operation
 from stepwell.operations.arming import beyond_plan
 from stepwell.operations.drafts import Drafts, labels
 from stepwell.operations.revising import MAX_AUTHOR, check_flag, check_words
@@ -80,7 +80,7 @@ class Definitions(Drafts, Syncing, Noun):
     # -- looking -------------------------------------------------------------------------
 
     @operation("GET /definitions/{name}", needs="read", raises=(UnknownDefinition,))
-    async def get(self, name: str) -> DefinitionRecord:
+    async def get(self, name: DefinitionRef) -> DefinitionRecord:
         """The definition as it is now."""
         return await self._revising.find(name)
 
@@ -93,7 +93,7 @@ class Definitions(Drafts, Syncing, Noun):
         "GET /definitions/{name}/document", needs="read", result="document",
         raises=(UnknownDefinition, RevisionNotFound, DraftNotFound, InvalidDefinition),
     )  # fmt: skip
-    async def document(self, name: str, ref: str | int | None = None) -> Any:
+    async def document(self, name: DefinitionRef, ref: str | int | None = None) -> Any:
         """A document as plain data: of the current revision, another one, or the "draft".
 
         A revision is named by its hash, six or more characters of that, its version or number.
@@ -110,12 +110,12 @@ class Definitions(Drafts, Syncing, Noun):
         "GET /definitions/{name}/revisions/{ref}", needs="read",
         raises=(UnknownDefinition, RevisionNotFound),
     )  # fmt: skip
-    async def revision(self, name: str, ref: str | int | None = None) -> RevisionRecord:
+    async def revision(self, name: DefinitionRef, ref: str | int | None = None) -> RevisionRecord:
         """A revision, named as for `document`; the current one unless said."""
         return await self._revising.revision(name, ref)
 
     @operation("GET /definitions/{name}/history", needs="read", raises=(UnknownDefinition,))
-    async def history(self, name: str) -> Sequence[HistoryRow]:
+    async def history(self, name: DefinitionRef) -> Sequence[HistoryRow]:
         """All revisions that a definition has had, the one that became current last first."""
         head = await self._revising.find(name)
         found = await self._workspace.store.records.revisions(self._workspace.id, name)
@@ -129,7 +129,7 @@ class Definitions(Drafts, Syncing, Noun):
         raises=(UnknownDefinition, RevisionNotFound, DraftNotFound, InvalidDefinition),
     )  # fmt: skip
     async def diff(
-        self, name: str, a: str | int | None, b: str | int | None = None
+        self, name: DefinitionRef, a: str | int | None, b: str | int | None = None
     ) -> dict[str, Any]:
         """What differs between two documents of a definition, named as for `document`."""
         return diff(await self.document(name, a), await self.document(name, b))
@@ -162,7 +162,7 @@ class Definitions(Drafts, Syncing, Noun):
         example={"enabled": True},
     )  # fmt: skip
     async def set_enabled(
-        self, name: str, enabled: bool, *, if_match: str | None = None
+        self, name: DefinitionRef, enabled: bool, *, if_match: str | None = None
     ) -> DefinitionRecord:
         """Allow runs of the definition to be started, or forbid it.
 
@@ -186,7 +186,7 @@ class Definitions(Drafts, Syncing, Noun):
         return await self._revising.persist(attempt)
 
     @operation("GET /definitions/{name}/layout", needs="read", raises=(UnknownDefinition,))
-    async def layout(self, name: str) -> Layout:
+    async def layout(self, name: DefinitionRef) -> Layout:
         """Where an editor draws the definition."""
         return _layout((await self._revising.find(name)).layout)
 
@@ -194,7 +194,9 @@ class Definitions(Drafts, Syncing, Noun):
         "PUT /definitions/{name}/layout", needs="build", raises=(UnknownDefinition, Conflict),
         example={"layout": {"nodes": {}}},
     )  # fmt: skip
-    async def set_layout(self, name: str, layout: Any, *, if_match: str | None = None) -> Layout:
+    async def set_layout(
+        self, name: DefinitionRef, layout: Any, *, if_match: str | None = None
+    ) -> Layout:
         """Keep where things are drawn; `if_match` is the etag of the layout before."""
         data = msgspec.json.decode(encode(layout, "The layout", MAX_LAYOUT_BYTES))
 

@@ -19,7 +19,7 @@ from stepwell.graph.parse import MAX_TAGS, MAX_TITLE
 from stepwell.kernel.clock import moment, shown
 from stepwell.kernel.names import show
 from stepwell.kernel.records import DefinitionRecord, DraftRecord, revision_in
-from stepwell.operation import TIDY_UP, operation
+from stepwell.operation import TIDY_UP, DefinitionRef, operation
 from stepwell.operations.publishing import Publishing
 from stepwell.operations.revising import (
     MAX_AUTHOR,
@@ -44,7 +44,7 @@ class Drafts(Publishing):
         "GET /definitions/{name}/draft", needs="read", name="drafts.get",
         raises=(UnknownDefinition, DraftNotFound),
     )  # fmt: skip
-    async def get_draft(self, name: str) -> DraftRecord:
+    async def get_draft(self, name: DefinitionRef) -> DraftRecord:
         """The draft of a definition."""
         return await self._require_draft(name)
 
@@ -62,7 +62,7 @@ class Drafts(Publishing):
     )  # fmt: skip
     async def save_draft(
         self,
-        name: str,
+        name: DefinitionRef,
         document: Any,
         *,
         if_match: str | None = None,
@@ -109,7 +109,7 @@ class Drafts(Publishing):
         "DELETE /definitions/{name}/draft", needs="build", name="drafts.discard",
         result="discarded", destructive=True, raises=(UnknownDefinition, Conflict),
     )  # fmt: skip
-    async def discard_draft(self, name: str, *, if_match: str | None = None) -> bool:
+    async def discard_draft(self, name: DefinitionRef, *, if_match: str | None = None) -> bool:
         """Forget the draft; whether there was one.
 
         `if_match` is the etag of the draft that is meant: Conflict if there is another one.
@@ -137,7 +137,7 @@ class Drafts(Publishing):
     )  # fmt: skip
     async def publish_draft(
         self,
-        name: str,
+        name: DefinitionRef,
         *,
         if_match: str | None = None,
         version: str | None = None,

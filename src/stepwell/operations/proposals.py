@@ -40,7 +40,7 @@ from stepwell.kernel.records import (
     ProposalStatus,
     Review,
 )
-from stepwell.operation import Noun, Workspace, operation
+from stepwell.operation import DefinitionRef, Noun, Workspace, operation
 from stepwell.operations.revising import (
     MAX_AUTHOR,
     MAX_NOTE,
@@ -71,7 +71,7 @@ class Proposals(Noun):
     )  # fmt: skip
     async def propose(
         self,
-        name: str,
+        name: DefinitionRef,
         operations: Sequence[dict[str, Any]],
         *,
         author: str,
@@ -125,7 +125,7 @@ class Proposals(Noun):
         "GET /proposals/{proposal_id}", needs="read", raises=(ProposalNotFound,),
         also=("/definitions/{name}/proposals/{proposal_id}",),
     )  # fmt: skip
-    async def get(self, proposal_id: str, name: str | None = None) -> ProposalRecord:
+    async def get(self, proposal_id: str, name: DefinitionRef | None = None) -> ProposalRecord:
         """The proposal as it is now; `name` is the definition it is expected to be for."""
         return _as_shown(await self._find(proposal_id, name), self._workspace.clock.now())
 
@@ -134,7 +134,7 @@ class Proposals(Noun):
         also=("/definitions/{name}/proposals",),
     )  # fmt: skip
     async def list(
-        self, name: str | None = None, status: ProposalStatus | None = None
+        self, name: DefinitionRef | None = None, status: ProposalStatus | None = None
     ) -> Sequence[ProposalRecord]:
         """The proposals for a definition, or for all of them, the newest first."""
         if status is not None and status not in get_args(ProposalStatus):
@@ -154,7 +154,7 @@ class Proposals(Noun):
     )  # fmt: skip
     async def review(
         self, proposal_id: str, approve: bool, *, reviewer: str, note: str = "",
-        name: str | None = None,
+        name: DefinitionRef | None = None,
     ) -> ProposalRecord:  # fmt: skip
         """Approve a proposal, or reject it; one's own only if the policy allows that."""
         check_text(reviewer, "reviewer", MAX_AUTHOR)
@@ -184,7 +184,7 @@ class Proposals(Noun):
         ),
     )  # fmt: skip
     async def apply(
-        self, proposal_id: str, *, author: str = "", name: str | None = None
+        self, proposal_id: str, *, author: str = "", name: DefinitionRef | None = None
     ) -> PublishResult:
         """Publish what was approved.
 

@@ -19,7 +19,7 @@ from stepwell.errors import (
 from stepwell.graph.documents import Checked, valid
 from stepwell.kernel.names import show
 from stepwell.kernel.records import Source, revision_in
-from stepwell.operation import TIDY_UP, Workspace, operation
+from stepwell.operation import TIDY_UP, DefinitionRef, Workspace, operation
 from stepwell.operations.revising import Publication, Revising
 from stepwell.record import PublishResult
 
@@ -90,7 +90,7 @@ class Publishing:
     )  # fmt: skip
     async def rollback(
         self,
-        name: str,
+        name: DefinitionRef,
         ref: str | int,
         *,
         if_match: str | None = None,

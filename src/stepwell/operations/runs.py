@@ -29,7 +29,7 @@ from stepwell.kernel.codec import decode
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.run import ErrorInfo, Explanation, Page, Run
 from stepwell.kernel.states import RunStatus
-from stepwell.operation import TIDY_UP, Count, Noun, Started, Workspace, operation
+from stepwell.operation import TIDY_UP, Count, DefinitionRef, Noun, Started, Workspace, operation
 
 RunId = Annotated[str, Meta(description="The run's id.")]
 Span = Annotated[str | float, Meta(description='Seconds, or a text such as "90s", "10m", "2d".')]
@@ -75,7 +75,7 @@ class Runs(Noun):
     )  # fmt: skip
     async def start(
         self,
-        ref: Annotated[str, Meta(description="The definition's name.")],
+        ref: DefinitionRef,
         input: Any = None,
         *,
         idempotency_key: str | None = None,
@@ -153,7 +153,7 @@ class Runs(Noun):
         self,
         *,
         status: builtins.list[RunStatus] | None = None,
-        definition: str | None = None,
+        definition: DefinitionRef | None = None,
         since: Moment | None = None,
         until: Moment | None = None,
         input: Mapping[str, Any] | None = None,

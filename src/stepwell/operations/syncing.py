@@ -18,7 +18,7 @@ from stepwell.graph.diff import describe, diff
 from stepwell.graph.documents import Checked
 from stepwell.graph.problems import Problem
 from stepwell.kernel.records import DefinitionRecord, revision_in
-from stepwell.operation import TIDY_UP, operation
+from stepwell.operation import TIDY_UP, DefinitionRef, operation
 from stepwell.operations.publishing import Publishing, Seen
 from stepwell.operations.revising import Publication
 from stepwell.record import Amendment, PublishResult
@@ -164,7 +164,7 @@ class Syncing(Publishing):
         "DELETE /definitions/{name}", needs="build", destructive=True,
         raises=(UnknownDefinition, Conflict),
     )  # fmt: skip
-    async def delete(self, name: str, *, if_match: str | None = None) -> None:
+    async def delete(self, name: DefinitionRef, *, if_match: str | None = None) -> None:
         """Delete a definition with its draft, history and proposals; its runs go on.
 
         `if_match` is the hash of its current revision, or an etag: Conflict if another one is

@@ -33,7 +33,7 @@ from stepwell.graph.triggers import warn_of_secrets
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.names import check_count, show
 from stepwell.kernel.records import RefusalRecord, TriggerRecord
-from stepwell.operation import Count, Noun, Workspace, operation
+from stepwell.operation import Count, DefinitionRef, Noun, Workspace, operation
 from stepwell.operations.arming import armed, refuse_past, refuse_taken_path, renewed, type_named
 from stepwell.operations.revising import check_flag
 from stepwell.operations.trigger_views import (
@@ -109,7 +109,7 @@ class Triggers(Noun):
         return Problems().did_you_mean(f"{definition}/{name}", names)
 
     @operation("GET /triggers", needs="read", name="triggers.list", raises=(UnknownDefinition,))
-    async def views(self, definition: str | None = None) -> builtins.list[TriggerView]:
+    async def views(self, definition: DefinitionRef | None = None) -> builtins.list[TriggerView]:
         """All triggers, or those of a definition: what they wait for, and why they do not fire."""
         return [TriggerView(**each) for each in await self.shown(*await self.list(definition))]
 
@@ -201,7 +201,7 @@ class Triggers(Noun):
         example={"definition": "hello", "type": "schedule", "config": {"cron": "0 9 * * *"}},
     )  # fmt: skip
     async def make(
-        self, definition: str, type: str, config: Mapping[str, Any] | None = None, *,
+        self, definition: DefinitionRef, type: str, config: Mapping[str, Any] | None = None, *,
         name: str | None = None, timezone: str | None = None, enabled: bool = True,
     ) -> TriggerView:  # fmt: skip
         """Make a trigger by hand; it stays whatever is published.
