@@ -166,5 +166,5 @@ async def test_an_owner_sees_the_tokens_of_everyone_and_others_their_own(world: 
 def test_what_changes_access_is_audited_also_where_everybody_may() -> None:
     for name in ("tokens.create", "tokens.revoke", "users.set_password", "users.revoke_session"):
         assert operations()[name].needs == "read"
-        assert operations()[name].audited
-    assert not operations()["tokens.list"].audited
+        assert operations()[name].is_recorded
+    assert not operations()["tokens.list"].is_recorded
