@@ -35,7 +35,8 @@ class Model:
         self.now = 1000
         self.position = 0
         self.run = RunState(
-            "running", "made", 1, 1, 1, True, False, 1, 2, 2, None, None, False, None
+            "running", "made", 1, 1, 1, True, False, 1, 2, 2, None, None, False, None,
+            False,
         )  # fmt: skip
         self.entries: dict[str, Entry] = {}
         self.failures: list[Failure] = []

@@ -25,6 +25,7 @@ from stepwell.kernel.progress import (
     GateState,
     Progress,
     RunState,
+    node_of,
 )
 from stepwell.kernel.states import ENDED, SETTLED
 from stepwell.kernel.told import Told, mark_of, write_id
@@ -33,6 +34,9 @@ from stepwell.kernel.told import Told, mark_of, write_id
 MOST_TEXT, MOST_LISTED = 1000, 20
 # Ids must not grow with what is open. Gates are told among more of it than steps: they matter more.
 MOST_GATES = 2 * MOST_OPEN
+# Of nodes that are more than a step, so many are told to have begun before their ends are; ids have
+# their names in them.
+MOST_NODES = 20
 
 _ENDS = {
     "completed": "step.completed",
@@ -67,6 +71,8 @@ class _Happening(msgspec.Struct, gc=False):
     position: int | None = None
     key: str | None = None
     drops: tuple[bytes, ...] = ()
+    # The key of the node that begins or ends with it.
+    node: str | None = None
 
 
 # Behind how many ends of steps a happening comes, and its order among those that come there.
@@ -85,6 +91,11 @@ def news(run_id: str, told: Told, progress: Progress) -> Iterator[RunEvent]:
             told.position, told.key = happening.position, happening.key
         for mark in happening.drops:
             told.open.pop(mark, None)
+        if happening.node is not None:
+            if happening.type == "step.started":
+                told.nodes.append(happening.node)
+            elif happening.node in told.nodes:
+                told.nodes.remove(happening.node)
         return RunEvent(
             write_id(told), happening.type, run_id, moment(happening.at), happening.data
         )
@@ -103,6 +114,8 @@ def news(run_id: str, told: Told, progress: Progress) -> Iterator[RunEvent]:
             yield tell(_waiting(run, progress.open))
     if run.status in ENDED and not progress.more:
         assert run.completed_at is not None
+        for key in list(told.nodes):
+            yield tell(_unended(key, run.completed_at))
         told.finish()
         yield tell(_Happening("run.finished", run.completed_at, _end_data(run)))
 
@@ -116,6 +129,8 @@ class _Between:
         self._found: list[tuple[_Order, _Happening]] = []
         # When entries ended, never earlier than those before them: clocks may differ a little.
         self._ends: list[int] = []
+        # Nodes that are told here to have begun, before anything of their own says so.
+        self._begun: set[str] = set()
         self._failures: dict[str, list[Failure]] = {}
         for failure in progress.failures:
             self._failures.setdefault(failure.key, []).append(failure)
@@ -125,6 +140,7 @@ class _Between:
         for entry in progress.settled:
             self._ends.append(max([_end_of(entry, progress.run), *self._ends[-1:]]))
         gates = self._gates_by_decision()
+        self._nodes()
         for place, entry in enumerate(progress.settled):
             self._entry(entry, place)
             self._end(entry, place, gates.get(entry.key))
@@ -148,15 +164,43 @@ class _Between:
         behind = behind if before is None else min(behind, before)
         self._found.append(((2 * behind, happening.at, seq), happening))
 
+    def _nodes(self) -> None:
+        """The beginnings of nodes that are more than a step: with the first of their steps."""
+        told, progress = self._told, self._progress
+        if not progress.run.graph:
+            return
+        first: dict[str, tuple[int, int | None]] = {}
+        placed = [*enumerate(progress.settled)]
+        placed += [] if progress.more else [(len(placed), entry) for entry in progress.open]
+        for place, entry in placed:
+            key = node_of(entry.key)
+            is_open = place == len(progress.settled)
+            if key is None or _given_up(entry) or _is_copied(entry, progress.run):
+                continue
+            # It has ended before what was left of it, or tells of itself.
+            ended = progress.nodes.get(key)
+            if ended is not None and (is_open or ended <= entry.position):
+                continue
+            at, before = first.get(key, (entry.started_at, None if is_open else place))
+            first[key] = (min(at, entry.started_at), before)
+        room = MOST_NODES - len(told.nodes)
+        for key, (at, before) in first.items():
+            mark = mark_of("step", key)
+            if mark in told.open or room <= 0:
+                continue
+            room -= 1
+            self._begun.add(key)
+            data = {"step": key, "kind": "node"}
+            self._put(before, -3, _Happening("step.started", at, data, mark, 1, node=key))
+
     def _entry(self, entry: Entry, before: int | None) -> None:
         """The beginning of a step, and its failed attempts, as far as they are not told."""
         mark = mark_of("step", entry.key)
         count = self._told.open.get(mark, 0)
-        given_up = entry.status == "skipped" and entry.position != ENDING
-        if entry.kind == "node" or _is_copied(entry, self._progress.run):
+        if _is_copied(entry, self._progress.run):
             return
-        if count == 0:
-            if given_up:  # perhaps after its end was told, and the beginning before that
+        if count == 0 and entry.key not in self._begun:
+            if _given_up(entry):  # perhaps after its end was told, and the beginning before that
                 return
             data = _step_data(entry)
             happening = _Happening("step.started", entry.started_at, data, mark, 1)
@@ -186,7 +230,7 @@ class _Between:
         key = entry.key if entry.position == ENDING else None
         happening = _Happening(
             type_, _end_of(entry, self._progress.run), data, position=entry.position, key=key,
-            drops=tuple(drops),
+            drops=tuple(drops), node=entry.key,
         )  # fmt: skip
         self._found.append(((2 * place + 1, 0, 0), happening))
 
@@ -241,6 +285,7 @@ def _forget(told: Told, progress: Progress) -> None:
         return
     steps = (*progress.open, *progress.settled)
     known = {mark_of("step", entry.key) for entry in steps}
+    known |= {mark_of("step", key) for key in told.nodes}
     known |= {mark_of("gate", gate.key) for gate in progress.gates}
     told.open = {mark: count for mark, count in told.open.items() if mark in known}
 
@@ -263,6 +308,17 @@ def _was_retried(failure: Failure, entry: Entry) -> bool:
     """Whether another attempt follows a failed one, or may: it is not the end of its step."""
     last = entry.attempts if entry.status in ("retrying", "skipped") else entry.attempts - 1
     return failure.number <= last
+
+
+def _given_up(entry: Entry) -> bool:
+    return entry.status == "skipped" and entry.position != ENDING
+
+
+def _unended(key: str, at: int) -> _Happening:
+    """The end of a node that its run has ended before."""
+    data = {"step": key, "kind": "node", "attempts": 1}
+    mark = mark_of("step", key)
+    return _Happening("step.cancelled", at, data, drops=(mark,), node=key)
 
 
 def _is_copied(entry: Entry, run: RunState) -> bool:

@@ -7,6 +7,8 @@ position of its own; it comes at the place ENDING, by its keys.
 
 from __future__ import annotations
 
+import re
+
 import msgspec
 
 from stepwell.kernel.records import GateDecision, GateStatus
@@ -102,6 +104,8 @@ class RunState(msgspec.Struct, array_like=True, gc=False):
     output: str | None
     has_output: bool
     error: str | None
+    # Whether its definition is a graph.
+    graph: bool
 
 
 class Progress(msgspec.Struct, gc=False):
@@ -117,6 +121,22 @@ class Progress(msgspec.Struct, gc=False):
     # All gates of the run, and the keys of those of their waits that have ended.
     gates: list[GateState] = []
     decisions: set[str] = set()
+    # Of nodes that entries of a graph belong to: the places of their ends, as far as there are any;
+    # -1 for those that have entries of their own.
+    nodes: dict[str, int] = {}
+
+    def node_keys(self) -> list[str]:
+        """The keys of the nodes of a graph that these entries are only steps of."""
+        if not self.run.graph:
+            return []
+        found = {node_of(entry.key) for entry in (*self.settled, *self.open)}
+        return sorted(key for key in found if key is not None)
+
+
+def node_of(key: str) -> str | None:
+    """The outermost node that a step of a graph belongs to, unless the step is that node."""
+    found = _NODE.match(key)
+    return None if found is None or found[0] == key else found[0]
 
 
 def read_gate(body: str) -> GateState:
@@ -124,4 +144,5 @@ def read_gate(body: str) -> GateState:
     return _gates.decode(body)
 
 
+_NODE = re.compile(r"[^.\[#]+")
 _gates = msgspec.json.Decoder(GateState)

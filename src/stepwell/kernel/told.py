@@ -37,6 +37,9 @@ class Told(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
     # If the last word was that the run waits: the fence it had then.
     waiting: int | None = None
     open: dict[bytes, int] = {}
+    # The keys of nodes that were told to have begun when a step of theirs did, and are not over:
+    # if the run ends before them, nothing else says that they were there.
+    nodes: list[str] = []
 
     def place(self, run_id: str) -> Place:
         """Behind which entry to go on."""
@@ -48,7 +51,7 @@ class Told(msgspec.Struct, array_like=True, forbid_unknown_fields=True):
         return self.position > ENDING
 
     def finish(self) -> None:
-        self.position, self.key, self.open = ENDING + 1, None, {}
+        self.position, self.key, self.open, self.nodes = ENDING + 1, None, {}, []
 
 
 def nothing_told(run_id: str) -> Told:
@@ -71,7 +74,7 @@ def read_id(event_id: str, run_id: str) -> Told:
     except (ValueError, binascii.Error, msgspec.DecodeError) as error:
         raise _invalid(event_id, run_id) from error
     is_place = -1 <= told.position <= ENDING + 1
-    is_key = told.key is None or told.key.isprintable()
+    is_key = all(key.isprintable() for key in (told.key or "", *told.nodes))
     if told.run != _digest(run_id) or str(told.number) != number or not (is_place and is_key):
         raise _invalid(event_id, run_id)
     return told

@@ -66,7 +66,10 @@ FED_RUN = f"""r.status, r.definition, r.version, r.attempt, r.fence,
         (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'output'
             AND octet_length(body) <= {MOST_OUTPUT}),
         EXISTS (SELECT 1 FROM payloads WHERE run_id = r.id AND kind = 'output'),
-        (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error')"""
+        (SELECT body FROM payloads WHERE run_id = r.id AND kind = 'error'),
+        r.revision IS NOT NULL"""
+# Of a node's entry: its key, and its place if all it says is how the node ended.
+FED_NODE = f"s.key, CASE WHEN s.kind = 'node' THEN {_PLACE} ELSE -1 END"
 # Those that have ended, in the order of a feed; at ENDING only if the run has as well.
 FED_ENDS = f"""s.kind <> 'now' AND s.status IN ({quoted(SETTLED)})
         AND (s.status <> 'skipped' OR s.completed_at IS NOT NULL

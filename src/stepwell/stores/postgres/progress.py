@@ -19,7 +19,7 @@ from stepwell.kernel.progress import (
 )
 from stepwell.kernel.states import OPEN, quoted
 from stepwell.stores.postgres.columns import Columns, packable
-from stepwell.stores.rules import FED_ENDS, FED_RUN, FED_STEP
+from stepwell.stores.rules import FED_ENDS, FED_NODE, FED_RUN, FED_STEP
 
 # Each place by its number in the list, which all that is found is filed under.
 _PLACES = Columns("number integer", "run_id text", "position bigint", "key text")
@@ -47,6 +47,7 @@ async def progress(
             if going_on:
                 await _add_open(db, going_on, found)
             await _add_failures(db, started, found)
+            await _add_nodes(db, started, found)
     return [found.get(number) for number in range(len(places))]
 
 
@@ -123,6 +124,25 @@ async def _add_failures(
     )
     for row in rows:
         found[row[0]].failures.append(Failure(*row[1:]))
+
+
+async def _add_nodes(
+    db: asyncpg.Connection, asked: dict[int, Place], found: dict[int, Progress]
+) -> None:
+    keys = [
+        (number, place.run_id, key)
+        for number, place in asked.items()
+        for key in found[number].node_keys()
+    ]
+    if not keys:
+        return
+    rows = await db.fetch(
+        f"""SELECT g.number, {FED_NODE} FROM ({_KEYS.sql}) g
+            JOIN steps s ON s.run_id = g.run_id AND s.key = g.key""",
+        *_KEYS.pack(keys),
+    )
+    for number, key, place in rows:
+        found[number].nodes[key] = place
 
 
 async def _add_gates(

@@ -18,7 +18,7 @@ from stepwell.kernel.progress import (
     read_gate,
 )
 from stepwell.kernel.states import OPEN, quoted
-from stepwell.stores.rules import FED_ENDS, FED_RUN, FED_STEP
+from stepwell.stores.rules import FED_ENDS, FED_NODE, FED_RUN, FED_STEP
 from stepwell.stores.sqlite.rows import all_rows, one, pack, reading
 
 
@@ -47,6 +47,10 @@ def _of_run(db: apsw.Connection, workspace_id: str, place: Place) -> Progress | 
     ]
     if tried:
         found.failures = _failures(db, run_id, tried)
+    if nodes := found.node_keys():
+        sql = f"""SELECT {FED_NODE} FROM steps s WHERE s.run_id = ?
+                  AND s.key IN (SELECT value FROM json_each(?))"""
+        found.nodes = dict(all_rows(db, sql, run_id, pack(nodes)))
     sql = "SELECT body FROM gates WHERE run_id = ? ORDER BY id"
     found.gates = [read_gate(body) for (body,) in all_rows(db, sql, run_id)]
     if found.gates:
