@@ -18,6 +18,7 @@ from stepwell.kernel.changes import (
 from stepwell.kernel.crashes import SUSPECT, admits, set_apart
 from stepwell.stores.postgres.admission import admit
 from stepwell.stores.postgres.columns import Columns, pack_texts, texts
+from stepwell.stores.postgres.ending import END_GIVEN
 
 # More candidates than there is room for, in case other workers have locked the first ones.
 SPARE = 50
@@ -199,11 +200,7 @@ async def take_woken(
         f"""WITH RECURSIVE {LANES}, given AS MATERIALIZED ({_WOKEN.sql}
             ), lease AS MATERIALIZED (
                 SELECT FROM workers WHERE id = $1 AND expires_at > $2 FOR KEY SHARE
-            ), ended AS (
-                UPDATE waits w SET result = g.result, ended_at = g.ended_at FROM given g
-                WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM given))
-                  AND w.run_id = g.run_id AND w.key = g.key AND w.ended_at IS NULL
-                RETURNING w.run_id, w.ended_at
+            ), ended AS ({END_GIVEN}
             ), woken AS (
                 SELECT run_id, min(ended_at) AS ended_at FROM ended GROUP BY run_id
             ), due AS (

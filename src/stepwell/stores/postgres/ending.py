@@ -56,6 +56,11 @@ class Result(NamedTuple):
 
 
 _RESULTS = Columns("run_id text", "key text", "result text", "ended_at bigint")
+# Ends the waits that are `given` and still open.
+END_GIVEN = """UPDATE waits w SET result = g.result, ended_at = g.ended_at FROM given g
+               WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM given))
+                 AND w.run_id = g.run_id AND w.key = g.key AND w.ended_at IS NULL
+               RETURNING w.run_id, w.ended_at"""
 
 
 async def end_alone(db: asyncpg.Connection, changes: Sequence[EndRun]) -> list[bool]:
@@ -130,12 +135,7 @@ async def end_waits(db: asyncpg.Connection, results: Sequence[Result], done: Com
     if not results:
         return
     await db.fetch(
-        f"""WITH given AS MATERIALIZED ({_RESULTS.sql}), ended AS (
-               UPDATE waits w SET result = g.result, ended_at = g.ended_at FROM given g
-               WHERE w.run_id = ANY(ARRAY(SELECT run_id FROM given))
-                 AND w.run_id = g.run_id AND w.key = g.key AND w.ended_at IS NULL
-               RETURNING w.run_id, w.ended_at
-           )
+        f"""WITH given AS MATERIALIZED ({_RESULTS.sql}), ended AS ({END_GIVEN})
            UPDATE runs r SET due_at = e.ended_at
            FROM (SELECT run_id, min(ended_at) AS ended_at FROM ended GROUP BY run_id) e
            WHERE r.id = ANY(ARRAY(SELECT run_id FROM given)) AND r.id = e.run_id
