@@ -48,9 +48,9 @@ class DefinitionRecord(msgspec.Struct, frozen=True):
         return f"{self.hash or ''}.{self.serial}"
 
 
-def revision_in(etag: str) -> str | None:
-    """The hash in the etag of a definition, which may also be given alone."""
-    return etag.partition(".")[0] or None
+def revision_in(etag: Any) -> Any:
+    """The hash in the etag of a definition, which may also be given alone; else what it is."""
+    return etag.partition(".")[0] or None if isinstance(etag, str) else etag
 
 
 class DraftRecord(msgspec.Struct, frozen=True):
