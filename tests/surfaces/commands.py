@@ -9,6 +9,7 @@ from typing import Any, NamedTuple
 
 from stepwell.cli import GENERATED
 from stepwell.cli.generated import path_of
+from stepwell.kernel.presenting import is_hidden
 from stepwell.operation import Operation
 
 Arguments = Mapping[str, Any]
@@ -31,7 +32,7 @@ class Typist:
     def typed(self, operation: Operation, given: Arguments) -> Typed:
         """The command that does it. One that is written by hand has a row in `BY_HAND`."""
         if operation.name in GENERATED:
-            return Typed([*path_of(operation), *_generated(operation, given)])
+            return _generated(operation, given)
         return BY_HAND[operation.name](self, dict(given))
 
     def file(self, document: Any) -> str:
@@ -49,14 +50,20 @@ class Typist:
         return str(path)
 
 
-def _generated(operation: Operation, given: Arguments) -> list[str]:
-    arguments, options = [], []
-    for name, value in given.items():
-        if operation.parameters[name].where == "path":
-            arguments.append(str(value))
+def _generated(operation: Operation, given: Arguments) -> Typed:
+    arguments, options, unseen = [], [], []
+    for name, parameter in operation.parameters.items():
+        if name not in given:
+            continue
+        if parameter.where == "path":
+            arguments.append(str(given[name]))
+        elif is_hidden(parameter.type):  # read from standard input, a line each
+            options += _option(name, "-")
+            unseen.append(str(given[name]))
         else:
-            options += _option(name, value)
-    return [*arguments, *options]
+            options += _option(name, given[name])
+    stdin = "".join(f"{line}\n" for line in unseen) if unseen else None
+    return Typed([*path_of(operation), *arguments, *options], stdin)
 
 
 def _option(name: str, value: Any) -> list[str]:
