@@ -181,6 +181,10 @@ class Store(Protocol):
 
     async def get_run(self, workspace_id: str, run_id: str) -> Run | None: ...
 
+    async def started(self, workspace_id: str, definition: str, key: str) -> str | None:
+        """The run that a start of the definition with that idempotency key has given."""
+        ...
+
     async def ended(self, run_ids: Sequence[str]) -> list[str]:
         """Of these runs, those that have ended, or are gone."""
         ...

@@ -12,6 +12,7 @@ from stepwell import Stepwell, workflow
 from stepwell.catalog import operations, store_for
 from stepwell.engine.pruner import prune_once
 from stepwell.errors import (
+    InputTooLarge,
     InvalidDefinition,
     InvalidInput,
     StepwellError,
@@ -44,6 +45,19 @@ async def test_a_debounced_run_has_the_last_input_and_begins_when_it_is_quiet(
             assert other.created
             async with flowing(clock, "0.1s"):
                 assert await other.result() == 5
+
+
+async def test_a_repeated_start_that_a_debounced_run_took_over_is_found_though_refused(
+    world: World,
+) -> None:
+    debounce = {"wait": "5s"}
+    async with world([quick], settings=Settings(max_result_bytes=100)) as sw:
+        first = await sw.start("quick", 0, debounce=debounce)
+        await sw.start("quick", 1, debounce=debounce, idempotency_key="k")
+        again = await sw.start("quick", "x" * 200, debounce=debounce, idempotency_key="k")
+        assert (again.id, again.created) == (first.id, False)
+        with pytest.raises(InputTooLarge):
+            await sw.start("quick", "x" * 200, debounce=debounce, idempotency_key="other")
 
 
 async def test_a_debounced_run_that_has_begun_takes_nothing_more(

@@ -167,3 +167,28 @@ async def test_what_a_definition_is_published_from_is_named_by_its_etag_or_hash(
     for stale in tags(first):
         late = await publish(3, **{"If-Match": stale})
         assert (late.status_code, late.json()["code"]) == (412, "conflict")
+
+
+async def test_a_repeated_start_gives_back_its_run_even_if_it_would_be_refused_now(
+    server: Served,
+) -> None:
+    document = {
+        "name": "strict", "inputs": {"properties": {"n": {"type": "integer"}}},
+        "nodes": [{"id": "x", "type": "transform", "config": {"value": 1}}],
+    }  # fmt: skip
+    await server.ask("POST", "/api/definitions/publish", {"document": document})
+
+    async def start(input: Any, key: str) -> tuple[int, Any]:
+        answer = await server.ask(
+            "POST", "/api/definitions/strict/runs", {"input": input},
+            headers={"Idempotency-Key": key},
+        )  # fmt: skip
+        return answer.status_code, answer.json().get("id")
+
+    status, run_id = await start({"n": 1}, "lost")
+    assert status == 201
+    assert await start({"n": "none"}, "lost") == (200, run_id)
+    assert await start({"n": "none"}, "new") == (422, None)
+    await server.host.first.definitions.set_enabled("strict", enabled=False)
+    assert await start({"n": 1}, "lost") == (200, run_id)
+    assert await start({"n": 1}, "new") == (409, None)

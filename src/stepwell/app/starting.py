@@ -11,13 +11,24 @@ from stepwell.catalog import node_types
 from stepwell.engine.crew import Crew
 from stepwell.engine.observer import Observer
 from stepwell.engine.starting import Starter, StartOptions, without_starter
-from stepwell.errors import InvalidInput, RunNotFailed
+from stepwell.errors import (
+    DefinitionDisabled,
+    InputInvalid,
+    InputTooLarge,
+    InvalidInput,
+    QuotaExceeded,
+    RunNotFailed,
+    UnknownDefinition,
+)
 from stepwell.graph.documents import checked, valid
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.names import check_text, copy_key, no_such_step
 from stepwell.kernel.run import Run
 from stepwell.record import VersionRow, graph_version
 from stepwell.telemetry import Telemetry, request_trace
+
+# What may come to be in the way of a start after one with the same key has succeeded.
+REFUSALS = (DefinitionDisabled, InputInvalid, InputTooLarge, QuotaExceeded, UnknownDefinition)
 
 
 class Starting(Reading):
@@ -37,7 +48,12 @@ class Starting(Reading):
         With `connection` (asyncpg, PostgreSQL only) it starts in the caller's own transaction.
         """
         self._writer.check_open()
-        change = await self._starter.prepare(definition, input, **self._traced(options))
+        try:
+            change = await self._starter.prepare(definition, input, **self._traced(options))
+        except REFUSALS:
+            if (earlier := await self._earlier(definition, options)) is None:
+                raise
+            return earlier
         if connection is not None:
             run_id, created = await self.store.start_in(connection, change)
             self._observer.started([change], Committed([(run_id, created)]))
@@ -53,10 +69,15 @@ class Starting(Reading):
         definition = valid(found)
         now = self.store.clock.now()
         await self.store.records.keep(self._workspace, found.hash, found.text, now)
-        change = await self._starter.prepare(
-            definition.name, input, trigger=trigger or {"type": "manual"},
-            pinned=graph_version(definition, 0, found.hash), **self._traced(options),
-        )  # fmt: skip
+        try:
+            change = await self._starter.prepare(
+                definition.name, input, trigger=trigger or {"type": "manual"},
+                pinned=graph_version(definition, 0, found.hash), **self._traced(options),
+            )  # fmt: skip
+        except REFUSALS:
+            if (earlier := await self._earlier(definition.name, options)) is None:
+                raise
+            return earlier
         return (await self._start([change]))[0]
 
     async def start_many(self, starts: Sequence[Mapping[str, Any]]) -> list[RunHandle]:
@@ -88,6 +109,17 @@ class Starting(Reading):
         if trace is None or "traceparent" in options:
             return options
         return {**options, "traceparent": trace}
+
+    async def _earlier(self, definition: str, options: StartOptions) -> RunHandle | None:
+        """The run that a start with the same key has given before this one was refused.
+
+        Whoever repeats a start because its answer was lost must not hear that nothing was started.
+        """
+        if (key := options.get("idempotency_key")) is None:
+            return None
+        check_text(key, "idempotency_key")
+        found = await self.store.started(self._workspace, definition, key)
+        return None if found is None else RunHandle(self, found, created=False)
 
     async def _start(self, changes: Sequence[StartRun]) -> list[RunHandle]:
         submitted = self._writer.submit(*changes)

@@ -44,6 +44,21 @@ async def get_runs(
     return {(row["workspace_id"], row["id"]): run_from_row(row[:-1]) for row in rows}
 
 
+async def started(
+    db: asyncpg.Connection, workspace_id: str, definition: str, key: str
+) -> str | None:
+    found: str | None = await db.fetchval(
+        """SELECT id FROM runs
+           WHERE workspace_id = $1 AND definition = $2 AND idempotency_key = $3
+           UNION ALL SELECT run_id FROM absorbed
+           WHERE workspace_id = $1 AND definition = $2 AND idempotency_key = $3 LIMIT 1""",
+        workspace_id,
+        definition,
+        key,
+    )
+    return found
+
+
 async def ended(db: asyncpg.Connection, run_ids: Sequence[str]) -> list[str]:
     rows = await db.fetch(
         f"""SELECT g.id FROM unnest({texts("$1")}) AS g (id) WHERE NOT EXISTS (

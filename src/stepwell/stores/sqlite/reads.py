@@ -31,6 +31,20 @@ def get_run(db: apsw.Connection, workspace_id: str, run_id: str) -> Run | None:
     return None if row is None else run_from_row(row)
 
 
+def started(db: apsw.Connection, workspace_id: str, definition: str, key: str) -> str | None:
+    row = one(
+        db,
+        """SELECT id FROM runs
+           WHERE workspace_id = ?1 AND definition = ?2 AND idempotency_key = ?3
+           UNION ALL SELECT run_id FROM absorbed
+           WHERE workspace_id = ?1 AND definition = ?2 AND idempotency_key = ?3 LIMIT 1""",
+        workspace_id,
+        definition,
+        key,
+    )
+    return None if row is None else row[0]
+
+
 def ended(db: apsw.Connection, run_ids: Sequence[str]) -> list[str]:
     return unpack(
         db,

@@ -282,6 +282,9 @@ class SqliteStore:
     async def get_run(self, workspace_id: str, run_id: str) -> Run | None:
         return await self._read.run(lambda db: reads.get_run(db, workspace_id, run_id))
 
+    async def started(self, workspace_id: str, definition: str, key: str) -> str | None:
+        return await self._read.run(lambda db: reads.started(db, workspace_id, definition, key))
+
     async def ended(self, run_ids: Sequence[str]) -> list[str]:
         return await self._read.run(lambda db: reads.ended(db, run_ids))
 
