@@ -69,7 +69,7 @@ async def test_a_draft_that_means_the_same_is_forgotten_without_a_revision(world
         await sw.definitions.publish(document())
         await sw.definitions.save_draft("checks", document(title="Named"))
         result = await sw.definitions.publish_draft("checks")
-        assert (result.action, result.definition.title) == ("unchanged", "Named")
+        assert (result.action, result.definition.title) == ("update", "Named")
         assert await sw.definitions.draft("checks") is None
 
 

@@ -46,7 +46,7 @@ async def test_text_in_any_language_is_published_as_what_it_means(world: World) 
         first = await sw.definitions.publish(text)
         second = await sw.definitions.publish(document())
     assert second.revision.hash == first.revision.hash
-    assert second.action == "unchanged"
+    assert not second.created
 
 
 async def test_each_revision_has_the_next_number_and_version(world: World) -> None:
@@ -98,6 +98,26 @@ async def test_the_same_meaning_makes_no_revision_but_refreshes_texts(world: Wor
     assert (head.title, head.tags, head.number) == ("New", ["ops"], 1)
     assert kept["title"] == "New"
     assert third.definition.serial == second.definition.serial, "nothing was written"
+    assert (second.action, third.action) == ("update", "unchanged")
+
+
+async def test_texts_are_not_refreshed_from_something_else_than_is_there(world: World) -> None:
+    async with world() as sw:
+        first = (await sw.definitions.publish(document(title="Old"))).definition
+        second = await sw.definitions.publish(document(title="New"), if_match=first.etag)
+        for seen in ("garbage", "0" * 64, first.etag):
+            with pytest.raises(Conflict):
+                await sw.definitions.publish(document(title="Mine"), if_match=seen)
+            with pytest.raises(Conflict):
+                await sw.definitions.publish(document(title="New"), enabled=False, if_match=seen)
+            # Who repeats what was published undoes nothing.
+            again = await sw.definitions.publish(document(title="New"), if_match=seen)
+            assert (again.action, again.definition) == ("unchanged", second.definition)
+        for seen in (second.definition.etag, first.hash):
+            await sw.definitions.publish(document(title="Mine"), if_match=seen)
+        # A revision is made from the one before, whoever has changed the texts of that.
+        made = await sw.definitions.publish(document(seconds=2), if_match=first.etag)
+        assert made.created
 
 
 @pytest.mark.parametrize("version", ["1.0.0", "0.9.0", "two", 3])

@@ -18,7 +18,7 @@ from stepwell.errors import (
 )
 from stepwell.graph.documents import Checked, valid
 from stepwell.kernel.names import show
-from stepwell.kernel.records import Source, revision_in
+from stepwell.kernel.records import DefinitionRecord, Source, revision_in
 from stepwell.operation import TIDY_UP, DefinitionRef, Workspace, operation
 from stepwell.operations.revising import Publication, Revising
 from stepwell.record import PublishResult
@@ -29,6 +29,8 @@ class Seen(NamedTuple):
 
     hash: str | None
     exists: bool = True
+    # None unless it was seen as well; counts the changes of what no revision has.
+    etag: str | None = None
 
 
 class Publishing:
@@ -58,12 +60,15 @@ class Publishing:
 
         `if_match` is the hash of the revision it was made from, or the etag of the definition as it
         was then: Conflict if another one is
-        current. A document that means the same as the current one makes no revision.
+        current. A document that means the same as the current one makes no revision; if its texts
+        differ they become those of the definition, unless the etag is an older one.
         """
         if source not in get_args(Source):
             raise InvalidInput(f"source is {', '.join(get_args(Source))}, not {show(source)}.")
         how = Publication(source, author, note, version, enabled)
-        seen = None if if_match is None else Seen(revision_in(if_match))
+        seen = None
+        if if_match is not None:
+            seen = Seen(revision_in(if_match), etag=if_match if "." in if_match else None)
         return await self._publish(await self._revising.check(document), how, seen)
 
     async def _publish(self, found: Checked, how: Publication, seen: Seen | None) -> PublishResult:
@@ -73,12 +78,33 @@ class Publishing:
         async def attempt() -> PublishResult:
             head = await self._revising.head(name)
             await self._revising.refuse_code(name)
-            now = Seen(None, exists=False) if head is None else Seen(head.hash)
-            if seen is not None and seen != now and now.hash != found.hash:
-                raise await self._revising.superseded(name, head, seen.hash, found.document)
+            if seen is not None and not await self._writes_nothing(head, found, how):
+                await self._refuse_unseen(name, head, found, seen)
             return await self._revising.make_current(head, found, how)
 
         return await self._revising.persist(attempt)
+
+    async def _writes_nothing(
+        self, head: DefinitionRecord | None, found: Checked, how: Publication
+    ) -> bool:
+        """Whether all is as it is to be: whoever repeats a publication undoes nobody's change."""
+        if head is None or head.hash != found.hash or how.enabled not in (None, head.enabled):
+            return False
+        text = await self._workspace.store.records.document(self._workspace.id, found.hash)
+        return text == found.text
+
+    async def _refuse_unseen(
+        self, name: str, head: DefinitionRecord | None, found: Checked, seen: Seen
+    ) -> None:
+        """Raise Conflict if the definition is not as it was seen."""
+        if (seen.hash, seen.exists) != (None if head is None else head.hash, head is not None):
+            raise await self._revising.superseded(name, head, seen.hash, found.document)
+        # A new revision has been made from the current one, whatever happened to the rest.
+        if head is not None and head.hash == found.hash and seen.etag not in (None, head.etag):
+            raise Conflict(
+                f"The texts of {name!r} were changed meanwhile.", changes=[], definition=name,
+                etag=head.etag,
+            )  # fmt: skip
 
     @operation(
         "POST /definitions/{name}/rollback", needs="build", caller={"author": "name"},

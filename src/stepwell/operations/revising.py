@@ -263,9 +263,10 @@ class Revising:
         same = msgspec.structs.replace(after, serial=head.serial, updated_at=head.updated_at)
         text = await self._records.document(self._id, revision.hash)
         told = same != head or text != found.text or how.draft is None
+        action: Action = "unchanged"
         if told or how.proposal is not None or change.triggers or change.removed:
-            head = await self.amend(change)
-        return PublishResult(head, revision, "unchanged", False, found.problems)
+            head, action = await self.amend(change), "update"
+        return PublishResult(head, revision, action, False, found.problems)
 
     # -- conflicts -----------------------------------------------------------------------
 
