@@ -122,6 +122,16 @@ async def theirs(server: Served) -> dict[str, str]:
     }  # fmt: skip
 
 
+async def test_a_token_acts_in_no_other_workspace_than_its_own(server: Served) -> None:
+    async def asked(workspace: str) -> tuple[int, Any]:
+        headers = {"Stepwell-Workspace": workspace}
+        answer = await server.ask("GET", "/api/runs", headers=headers)
+        return answer.status_code, answer.json().get("code")
+
+    assert await asked("default") == (200, None)
+    assert await asked("other") == (404, "workspace_not_found")
+
+
 async def test_metrics_are_for_owners_of_the_first_workspace(server: Served) -> None:
     reads = {"name": "prometheus", "permission": "read"}
     server.tokens["prometheus"] = (await server.ask("POST", "/api/tokens", reads)).json()["text"]

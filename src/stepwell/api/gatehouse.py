@@ -6,6 +6,7 @@ from stepwell.api.exchange import Request
 from stepwell.api.guard import check_origin
 from stepwell.app.doorkeeper import Admission, Doorkeeper
 from stepwell.errors import StepwellError, Unauthenticated, WorkspaceNotFound
+from stepwell.kernel.names import show
 
 COOKIE = "stepwell_session"
 WORKSPACE_HEADER = "stepwell-workspace"
@@ -20,19 +21,26 @@ class Gatehouse:
     async def admit(self, request: Request, workspace: str | None = None) -> Admission:
         """Who it is and where they may act; raises Unauthenticated.
 
-        A session is for that workspace, or for the one that a header names; a token has its own.
+        A session is for that workspace, or for the one that a header names; a token has its own,
+        and is refused where a header names another.
         """
+        named = request.headers.get(WORKSPACE_HEADER)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            return await self._doorkeeper.by_token(token.strip(), request.address)
+            found = await self._doorkeeper.by_token(token.strip(), request.address)
+            if named not in (None, found.workspace_id):
+                raise WorkspaceNotFound(
+                    f"This token is not for a workspace {show(named)}: leave the header "
+                    "Stepwell-Workspace out, or use a token of that workspace."
+                )
+            return found
         session = request.cookies.get(COOKIE)
         if session is None:
             raise Unauthenticated(
                 "Who are you? Send `Authorization: Bearer` with a token, or log in."
             )
         check_origin(request)
-        workspace = workspace or request.headers.get(WORKSPACE_HEADER)
-        return await self._doorkeeper.by_session(session, workspace, request.address)
+        return await self._doorkeeper.by_session(session, workspace or named, request.address)
 
     async def readmits(self, request: Request, before: Admission) -> bool:
         """Whether somebody who was let in would be let in again, as who they were."""

@@ -26,7 +26,7 @@ _ABOUT = """Durable workflows for people and agents.
 Every answer that is no success is a problem (RFC 9457) with a stable `code`. Lists are `{"items": \
 […]}`, long ones with a `next_cursor`. Times are ISO 8601 in UTC. A method that a path does not \
 take is answered with 405. With a session, `Stepwell-Workspace` may name the workspace: 404 if it \
-is none of yours."""
+is none of yours, or not that of the token."""
 
 
 @cache
