@@ -11,7 +11,7 @@ from typing import Literal, get_args
 from stepwell.errors import InvalidInput
 from stepwell.kernel.codec import MAX_RESULT_BYTES
 from stepwell.kernel.durations import seconds
-from stepwell.kernel.names import show
+from stepwell.kernel.names import STATE_FOLDER, show
 from stepwell.kernel.plans import NO_PLAN, Plan, read_plan
 from stepwell.kernel.urls import is_confidential
 
@@ -21,8 +21,6 @@ _PASSED_ON = frozenset({
     "HOME", "LANG", "LANGUAGE", "LOGNAME", "PATH", "SHELL", "SSL_CERT_DIR", "SSL_CERT_FILE",
     "TERM", "TMPDIR", "TZ", "USER",
 })  # fmt: skip
-# The engine's own folder, below where it is used.
-STATE_FOLDER = ".stepwell"
 # What it takes to log in at a provider: all of it, or none.
 _OIDC = ("STEPWELL_OIDC_ISSUER", "STEPWELL_OIDC_CLIENT_ID", "STEPWELL_OIDC_CLIENT_SECRET")
 LogFormat = Literal["text", "json"]

@@ -112,3 +112,17 @@ def test_settings_come_from_the_environment_and_are_checked() -> None:
             Settings.read({name: value})
         assert name in str(refused.value)
         assert isinstance(refused.value, StepwellError)
+
+
+async def test_the_engines_own_folder_is_for_its_owner_and_for_no_repository(
+    tmp_path: Path,
+) -> None:
+    folder = tmp_path / "project" / ".stepwell"
+    for _ in range(2):
+        async with Stepwell(f"sqlite:///{folder}/stepwell.db"):
+            pass
+    assert folder.stat().st_mode & 0o777 == 0o700
+    assert (folder / ".gitignore").read_text() == "*\n"
+    async with Stepwell(f"sqlite:///{tmp_path}/elsewhere/stepwell.db"):
+        pass
+    assert not (tmp_path / "elsewhere" / ".gitignore").exists()

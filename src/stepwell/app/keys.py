@@ -10,7 +10,8 @@ from pathlib import Path
 from stepwell.catalog import is_sqlite, sqlite_path
 from stepwell.errors import SecretKeyInvalid
 from stepwell.kernel.sealing import Keyring, new_key
-from stepwell.settings import STATE_FOLDER, Settings
+from stepwell.settings import Settings
+from stepwell.stores.folder import make_folder
 
 
 def own_files(settings: Settings, url: str | None) -> list[str]:
@@ -54,11 +55,7 @@ def _read(path: Path) -> Keyring:
 
 def _write(path: Path) -> None:
     """Make a key file that only its owner can read; another process may be faster."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    if path.parent.name == STATE_FOLDER:
-        # Key and store together are as good as the secrets: they must not get into a repository.
-        with contextlib.suppress(FileExistsError), path.with_name(".gitignore").open("x") as file:
-            file.write("*\n")
+    make_folder(path.parent)
     # Made under another name first: whoever finds the file by its own has to find all of it.
     handle, made = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")  # for the owner only
     try:

@@ -7,6 +7,8 @@ import os
 from collections.abc import Iterator
 from pathlib import Path
 
+from stepwell.stores.folder import make_folder
+
 
 class ServerFiles:
     """`url` and `token` in the engine's own folder."""
@@ -40,7 +42,7 @@ class ServerFiles:
 
 
 def _keep(path: Path, text: str) -> None:
-    path.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(path.parent)
     beside = path.with_name(f"{path.name}.{os.getpid()}")
     beside.unlink(missing_ok=True)
     # Made readable for nobody else before there is anything to read.

@@ -18,9 +18,9 @@ from stepwell.cli.session import store_url
 from stepwell.cli.supervisor import catch_signals
 from stepwell.cli.targets import load_targets
 from stepwell.kernel.durations import seconds
-from stepwell.kernel.names import check_count
+from stepwell.kernel.names import STATE_FOLDER, check_count
 from stepwell.kernel.urls import is_loopback, shown_url
-from stepwell.settings import STATE_FOLDER, Settings
+from stepwell.settings import Settings
 
 if TYPE_CHECKING:
     from stepwell.app.hosting import Host

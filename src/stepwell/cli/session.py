@@ -19,8 +19,9 @@ import click
 from stepwell.catalog import check_url, is_sqlite, sqlite_path
 from stepwell.cli.server_files import ServerFiles
 from stepwell.errors import InvalidInput, RunNotFound
+from stepwell.kernel.names import STATE_FOLDER
 from stepwell.kernel.urls import is_loopback
-from stepwell.settings import STATE_FOLDER, Settings
+from stepwell.settings import Settings
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell

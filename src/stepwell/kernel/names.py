@@ -12,6 +12,8 @@ from typing import Any
 
 from stepwell.errors import InvalidInput, InvalidName, RunNotFound, StepNotFound
 
+# The engine's own folder, below where it is used.
+STATE_FOLDER = ".stepwell"
 MAX_LENGTH = 200
 # How many steps an error names when there is none of that key.
 MAX_SHOWN = 10

@@ -21,6 +21,7 @@ from pathlib import Path
 
 from stepwell.errors import SandboxUnavailable
 from stepwell.kernel.masking import beginning
+from stepwell.kernel.names import STATE_FOLDER
 from stepwell.nodes import seccomp
 from stepwell.nodes.process_tree import descendants, living
 from stepwell.nodes.processes import Guard
@@ -31,7 +32,6 @@ ENVIRONMENT = {
     "PATH": "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin",
     "TMPDIR": "/tmp",
 }
-_STATE = ".stepwell"  # the engine's own folder in a repository
 _SYSTEM = ("/bin", "/sbin", "/lib", "/lib32", "/lib64", "/libx32")
 _ETC = ("alternatives", "ld.so.cache", "localtime", "ssl/certs", "ssl/openssl.cnf", "pki/tls/certs")
 _ETC_NETWORK = ("hosts", "nsswitch.conf", "resolv.conf")
@@ -108,7 +108,7 @@ class Sandbox:
 
     def _repository(self, repository: str) -> list[str]:
         folder = Path(repository).resolve()
-        own = {each.resolve() for each in (folder / _STATE, *map(Path, self.hidden))}
+        own = {each.resolve() for each in (folder / STATE_FOLDER, *map(Path, self.hidden))}
         # What lies inside of another is hidden with it, and nothing can be put there any more.
         outermost = sorted(each for each in own if own.isdisjoint(each.parents))
         masks = [word for each in outermost for word in _masked(each, folder)]

@@ -9,6 +9,7 @@ from pathlib import Path
 import apsw
 
 from stepwell.errors import ForkRefused, StoreUnavailable
+from stepwell.stores.folder import make_folder
 from stepwell.stores.rules import IN_A_COPY, PAUSED_IN_A_COPY
 
 BUSY_MS = 30_000
@@ -22,7 +23,7 @@ def fork(source: str, destination: str) -> None:
     for path in (target, *_companions(target)):
         if path.exists():
             raise ForkRefused(f"{path} exists already. Choose a place where nothing is.")
-    target.parent.mkdir(parents=True, exist_ok=True)
+    make_folder(target.parent)
     # Beside the destination, so that giving it its name is one atomic act.
     unfinished = target.with_name(f".{target.name}.{os.getpid()}.unfinished")
     try:

@@ -20,6 +20,7 @@ from stepwell.kernel.run import Run, Step, WorkerInfo
 from stepwell.record import VersionRow
 from stepwell.store import Found, Heard, Notice, RunFilter, RunOutline, WorkerRow
 from stepwell.stores.access import SqlAccess
+from stepwell.stores.folder import make_folder
 from stepwell.stores.migrations import migrations, pending
 from stepwell.stores.records import SqlRecords
 from stepwell.stores.sqlite import progress, pruning, reads
@@ -101,7 +102,7 @@ class SqliteStore:
         if self._path == ":memory:":
             return
         try:
-            self._place.parent.mkdir(parents=True, exist_ok=True)
+            make_folder(self._place.parent)
         except OSError as error:
             raise StoreUnavailable(
                 f"The folder of the store {self._path} cannot be made: {error}."
