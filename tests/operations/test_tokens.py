@@ -67,7 +67,7 @@ async def test_a_token_is_made_for_somebody_else_by_owners_only(world: World) ->
                            user_id=eve.user_id)  # fmt: skip
         with pytest.raises(PermissionDenied):
             await call(sw, bob, "tokens.create", name="x", permission="read", user_id=ada.user_id)
-        with pytest.raises(UserNotFound):
+        with pytest.raises(UserNotFound, match="Say whose it is, with user_id"):
             await call(sw, LOCAL, "tokens.create", name="x", permission="read")
 
 

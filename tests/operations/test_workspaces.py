@@ -6,7 +6,7 @@ import dataclasses
 
 import pytest
 
-from stepwell.errors import InvalidName, WorkspaceExists, WorkspaceNotFound
+from stepwell.errors import InvalidInput, InvalidName, WorkspaceExists, WorkspaceNotFound
 from tests.conftest import World
 from tests.operations.people import HERE, LOCAL, PASSWORD, call, join, keeper_of
 from tests.operations.support import document, outcomes
@@ -26,7 +26,14 @@ async def test_who_makes_a_workspace_owns_it(world: World) -> None:
         assert await call(sw, ada, "workspaces.get", workspace_id="team-7") == made
         with pytest.raises(InvalidName):
             await call(sw, ada, "workspaces.create", id="Team/8")
-        assert (await call(sw, LOCAL, "workspaces.create", id="plain")).title == "plain"
+        assert (await call(sw, ada, "workspaces.create", id="plain")).title == "plain"
+
+
+async def test_a_workspace_that_nobody_would_own_is_not_made(world: World) -> None:
+    async with world() as sw:
+        with pytest.raises(InvalidInput, match="Make it at a server"):
+            await call(sw, LOCAL, "workspaces.create", id="plain")
+        assert await sw.store.access.workspace("plain") is None
 
 
 async def test_a_workspace_that_is_in_use_cannot_be_made_ones_own(world: World) -> None:

@@ -113,8 +113,13 @@ class Tokens(Noun):
     async def _whose(self, user_id: str | None, caller: Caller) -> str:
         """The user that a token is to be for, who belongs here."""
         wanted = user_id or caller.user_id
+        if wanted is None:
+            raise UserNotFound(
+                "A token belongs to a user, and whoever has the store is none. Say whose it is, "
+                "with user_id (--user-id); `stepwell users list` has the ids."
+            )
         members = [user.id for user, _ in await self._access.members(self._workspace.id)]
-        if wanted is None or wanted not in members:
+        if wanted not in members:
             raise UserNotFound(f"There is no user {wanted!r} here.", user_id=wanted)
         if wanted != caller.user_id and not allows(caller.permission, "own"):
             raise PermissionDenied("Only an owner makes tokens for others.", needs="own")

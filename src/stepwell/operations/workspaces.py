@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import builtins
 
-from stepwell.errors import Overtaken, WorkspaceExists, WorkspaceNotFound
+from stepwell.errors import InvalidInput, Overtaken, WorkspaceExists, WorkspaceNotFound
 from stepwell.kernel.access import WorkspaceRecord, check_workspace_id
 from stepwell.kernel.names import check_text
 from stepwell.operation import Caller, Noun, Workspace, operation
@@ -47,6 +47,11 @@ class Workspaces(Noun):
     ) -> WorkspaceRecord:
         """Make a workspace that the caller owns."""
         title = check_workspace_id(id) if title is None else check_text(title, "A title")
+        if owner_id is None:
+            raise InvalidInput(
+                "A workspace has an owner, and whoever has the store is no user of it. Make it at "
+                "a server, where you are one: name it with STEPWELL_URL."
+            )
         made = WorkspaceRecord(id, title, self._workspace.clock.now())
         try:
             await self._access.add_workspace(made, owner_id)
