@@ -334,8 +334,9 @@ class Workspace:
     types: Callable[[], NodeTypes]
     # Told of commits that workers may want to hear of.
     changed: Callable[[Committed], None]
-    # Starts the run of a trigger with a payload, once for each key; its id, and whether it is new.
-    fire: Callable[[TriggerRecord, Any, str | None], Awaitable[tuple[str, bool]]]
+    # Starts the run of a trigger with a payload, once for each key, for somebody; its id, and
+    # whether it is new.
+    fire: Callable[[TriggerRecord, Any, str | None, str | None], Awaitable[tuple[str, bool]]]
     # Returns once it is written what became of triggers so far.
     settled: Callable[[], Awaitable[None]]
     # How much the workspace may have.

@@ -313,6 +313,8 @@ async def test_a_trigger_can_be_fired_by_hand(world: World) -> None:
         assert (await until(sw, fired.run_id, "completed")).output == {"who": "ann"}
         again = await sw.triggers.fire("heard/manual", {"name": "bob"}, key="once")
         assert again == Fired(fired.run_id, created=False)
+        named = await sw.triggers.fire("heard/manual", {"name": "ann"}, user="ada")
+        assert (await sw.get_run(named.run_id)).trigger["by"] == "ada"
 
 
 async def test_what_is_fired_by_hand_and_refused_is_listed(world: World) -> None:

@@ -115,6 +115,18 @@ async def test_a_sender_is_not_told_what_secrets_are_called(world: World) -> Non
         assert "the-payroll-secret" in kept.message
 
 
+async def test_a_secret_that_was_just_set_is_used_at_once(world: World) -> None:
+    async with world([told]) as sw:
+        path = await hook(sw, verify="github", secret="hook-secret")
+        with pytest.raises(SecretNotFound):
+            await sw.receive(path, **github(b"{}", "1"))
+        await sw.secrets.set("hook-secret", SECRET)
+        assert (await sw.receive(path, **github(b"{}", "2"))).created
+        await sw.secrets.delete("hook-secret")
+        with pytest.raises(SecretNotFound):
+            await sw.receive(path, **github(b"{}", "3"))
+
+
 @pytest.mark.parametrize("other", [None, "x" * 43 + "="])
 async def test_a_process_without_the_key_of_secrets_says_so(
     world: World, other: str | None

@@ -83,3 +83,14 @@ async def test_a_failure_to_ask_is_not_remembered(clock: FakeClock) -> None:
         await opened.secrets()
     records.error = None
     assert await opened.secrets() == {"key": "the value"}
+
+
+async def test_what_was_read_while_a_secret_was_set_is_not_kept(clock: FakeClock) -> None:
+    records = Held({})
+    asked = vault(records, clock)
+    [early] = await asking(asked, 1)
+    asked.forget()
+    records.answer.set()
+    assert await early == {}
+    records.found = Held({"key": "the value"}).found
+    assert await asked.secrets() == {"key": "the value"}

@@ -14,7 +14,6 @@ from stepwell.engine.pruner import Pruner
 from stepwell.engine.receiver import Received, Receiver
 from stepwell.engine.reconciler import Reconciler
 from stepwell.engine.ticker import Ticker
-from stepwell.engine.vault import Vault
 from stepwell.errors import InvalidInput
 from stepwell.kernel.names import show
 from stepwell.telemetry import Telemetry
@@ -83,7 +82,3 @@ class Automation(Operations):
             self.store, self._workspace, self._writer, self._starter, self._firer, self._vault,
             self._tally, self._settings.plan, self._crew.claim_soon,
         )  # fmt: skip
-
-    @cached_property
-    def _vault(self) -> Vault:
-        return Vault(self.store.records, self._workspace, self._keyring, self.store.clock)

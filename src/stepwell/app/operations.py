@@ -12,6 +12,7 @@ from stepwell.engine.firing import Firer
 from stepwell.engine.observer import Observer
 from stepwell.engine.starting import Starter
 from stepwell.engine.tally import Tally
+from stepwell.engine.vault import Vault
 from stepwell.engine.writer import Writer
 from stepwell.kernel.changes import Committed
 from stepwell.kernel.ids import Ids
@@ -71,7 +72,7 @@ class Operations:
     @cached_property
     def secrets(self) -> Secrets:
         """Values that nodes may use and nobody can see."""
-        return Secrets(self._place, self._keys)
+        return Secrets(self._place, self._keys, self._vault.forget)
 
     @cached_property
     def triggers(self) -> Triggers:
@@ -112,14 +113,18 @@ class Operations:
         )  # fmt: skip
 
     @cached_property
+    def _vault(self) -> Vault:
+        return Vault(self.store.records, self._workspace, self._keyring, self.store.clock)
+
+    @cached_property
     def _tally(self) -> Tally:
         return Tally(self.store, self._workspace)
 
     async def _fire(
-        self, trigger: TriggerRecord, payload: Any, key: str | None
+        self, trigger: TriggerRecord, payload: Any, key: str | None, user: str | None
     ) -> tuple[str, bool]:
         """Start the run of a trigger that somebody fires by hand."""
-        run_id, created = await self._firer.fire(trigger, payload, key)
+        run_id, created = await self._firer.fire(trigger, payload, key, user)
         if created:
             self._tally.fired(trigger, run_id)
         return run_id, created

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import getpass
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -216,7 +217,7 @@ def fire(trigger: str, payload: str, key: str | None, store: str | None, as_json
     given = read_json(payload, "The payload")
 
     async def work(stepwell: Stepwell) -> tuple[str, bool, list[str]]:
-        fired = await stepwell.triggers.fire(trigger, given, key=key)
+        fired = await stepwell.triggers.fire(trigger, given, key=key, user=getpass.getuser())
         await warn_without_worker(stepwell)
         left_out = fired.created and await _left_out(stepwell, trigger, fired.run_id, given)
         return fired.run_id, fired.created, left_out or []

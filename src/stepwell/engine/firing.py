@@ -93,11 +93,12 @@ class Firer:
 
     async def prepare(
         self, trigger: TriggerRecord, payload: Any, key: str | None,
-        traceparent: str | None = None, **about: Any,
+        traceparent: str | None = None, user: str | None = None, **about: Any,
     ) -> StartRun:  # fmt: skip
         """The start of a run; two firings of a trigger with one key are one.
 
-        `about` is what the run can see of its trigger, beside what that is.
+        `user` is who fires it, if somebody does; `about` is what the run can see of its trigger,
+        beside what that is.
         """
         own_key = None if key is None else bounded(f"{trigger.type}:{trigger.id}:{key}")
         with alone(trigger):
@@ -106,7 +107,7 @@ class Firer:
             return await self._starter.prepare(
                 trigger.definition, input, loose=kind.loose and config.map is None,
                 trigger={"type": trigger.type, "id": trigger.id, "name": trigger.name, **about},
-                idempotency_key=own_key, traceparent=traceparent,
+                idempotency_key=own_key, traceparent=traceparent, user=user,
             )  # fmt: skip
 
     async def commit(
@@ -119,7 +120,9 @@ class Firer:
         self._started(starts, done)
         return done
 
-    async def fire(self, trigger: TriggerRecord, payload: Any, key: str | None) -> tuple[str, bool]:
+    async def fire(
+        self, trigger: TriggerRecord, payload: Any, key: str | None, user: str | None = None
+    ) -> tuple[str, bool]:
         """Start a run because somebody says so; its id, and whether it is new."""
         try:
             if not trigger.active:
@@ -132,7 +135,7 @@ class Firer:
                     "stepwell events emit"
                 )
             own = None if key is None else f"hand:{key}"
-            start = await self.prepare(trigger, payload, own, by_hand=True)
+            start = await self.prepare(trigger, payload, own, user=user, by_hand=True)
             run_id, created = (await self.commit([], [start])).outcomes[0]
         except StoreUnavailable:
             raise

@@ -51,6 +51,8 @@ class Vault:
         self._clock = clock
         self._reading = asyncio.Lock()
         self._read_at: int | None = None
+        # Made by this process; what was read before one of them says nothing of it.
+        self._changes = 0
         self._secrets = Opened()
         # Values that were replaced since may still be on their way through a run.
         self._seen: set[str] = set()
@@ -65,15 +67,20 @@ class Vault:
                     await self._read()
         return self._secrets
 
+    def forget(self) -> None:
+        """Secrets were changed here: whoever asks next is told of it."""
+        self._changes += 1
+        self._read_at = None
+
     def _is_stale(self) -> bool:
         read_at = self._read_at
         return read_at is None or self._clock.now() - read_at >= FRESH_SECONDS * SECOND
 
     async def _read(self) -> None:
-        now = self._clock.now()
+        now, changes = self._clock.now(), self._changes
         sealed = await answer_of(self._clock, lambda: self._records.secrets(self._workspace_id))
         self._secrets = self._opened(sealed)
-        self._read_at = now
+        self._read_at = now if changes == self._changes else None
         if not self._seen.issuperset(self._secrets.values()):
             self._seen.update(self._secrets.values())
             self.masking = Masking(self._seen)

@@ -37,11 +37,15 @@ class Secrets(Noun):
 
     noun = "secrets"
 
-    def __init__(self, workspace: Workspace, keys: Callable[[], Keyring]) -> None:
+    def __init__(
+        self, workspace: Workspace, keys: Callable[[], Keyring], changed: Callable[[], None]
+    ) -> None:
         self._workspace = workspace
         self._records = workspace.store.records
         # Brings the operator's keys, made if there are none.
         self._keys = keys
+        # Told when secrets are other than they were.
+        self._changed = changed
 
     @operation("GET /secrets", needs="build")
     async def list(self) -> builtins.list[SecretInfo]:
@@ -68,12 +72,14 @@ class Secrets(Noun):
             )
         sealed = self._seal(self._keys(), name, value)
         await self._records.put_secret(self._workspace.id, sealed)
+        self._changed()
 
     @operation("DELETE /secrets/{name}", needs="build", destructive=True, raises=(SecretNotFound,))
     async def delete(self, name: str) -> None:
         """Forget a secret."""
         if not await self._records.delete_secret(self._workspace.id, name):
             raise SecretNotFound(f"There is no secret {name!r}.", name=name)
+        self._changed()
 
     @operation("POST /secrets/rotate", needs="own", result="sealed", raises=(SecretKeyInvalid,))
     async def rotate(self) -> int:

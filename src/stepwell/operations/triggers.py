@@ -302,7 +302,8 @@ class Triggers(Noun):
             raise TriggerNotFound(f"There is no trigger {show(trigger)} any more.")
 
     @operation(
-        "POST /triggers/{trigger}/fire", needs="run", status=201, example={"payload": {}},
+        "POST /triggers/{trigger}/fire", needs="run", status=201, caller={"user": "name"},
+        example={"payload": {}},
         raises=(
             TriggerNotFound, TriggerDisabled, TriggerInvalid, UnknownDefinition,
             DefinitionDisabled, InputInvalid, QueueFull, QuotaExceeded,
@@ -310,7 +311,7 @@ class Triggers(Noun):
     )  # fmt: skip
     async def fire(
         self, trigger: str, payload: Any = None, *, key: str | None = None,
-        idempotency_key: str | None = None,
+        idempotency_key: str | None = None, user: str | None = None,
     ) -> Fired:  # fmt: skip
         """Start a run as the trigger would, with that payload; its id, and whether it is new.
 
@@ -322,7 +323,8 @@ class Triggers(Noun):
         found = await self.get(trigger)
         try:
             own = key if key is not None else idempotency_key
-            fired = await self._workspace.fire(found, {} if payload is None else payload, own)
+            given = {} if payload is None else payload
+            fired = await self._workspace.fire(found, given, own, user or None)
         except TriggerDisabled as error:
             error.message += f" {remedy(found)}"
             raise
