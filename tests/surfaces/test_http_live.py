@@ -250,3 +250,10 @@ async def test_a_listener_that_stops_reading_is_given_up(
     await stream.send(stuck, asked("1"))
     assert closed.is_set()
     assert not caplog.records
+
+
+async def test_query_parameters_that_live_events_do_not_have_are_refused(server: Served) -> None:
+    run = await server.host.first.start("patient")
+    answer = await server.ask("GET", f"/api/runs/{run.id}/events?after=3")
+    assert answer.status_code == 422
+    assert "no query parameter 'after'" in answer.json()["detail"]

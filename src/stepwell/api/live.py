@@ -12,6 +12,7 @@ from stepwell.api.exchange import Request, Stream
 from stepwell.api.gatehouse import Gatehouse
 from stepwell.app.doorkeeper import Admission
 from stepwell.app.hosting import Host
+from stepwell.errors import InvalidInput
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.presenting import present
 from stepwell.kernel.told import read_id
@@ -39,6 +40,9 @@ class LiveEndpoint:
 
     async def __call__(self, request: Request, values: Mapping[str, str]) -> Stream:
         admission = await self._gatehouse.admit(request)
+        if request.query:
+            name = request.query.decode("latin-1").partition("=")[0]
+            raise InvalidInput(f"There is no query parameter {name!r:.100}: live events have none.")
         stepwell = await self._host.workspace(admission.workspace_id)
         await stepwell.get_run(values["run_id"])
         after = request.headers.get("last-event-id") or None

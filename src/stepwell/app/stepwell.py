@@ -152,12 +152,14 @@ class Stepwell(Starting, Automation, Operations, Reading):
         self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False,
         idempotency_key: str | None = None,
     ) -> bool:  # fmt: skip
-        """Emit an event of the workspace; False if an earlier `once` of that type and key won."""
+        """Emit an event of the workspace; False if an earlier `once` of that type and key won.
+
+        False also if one of that type has had the same `idempotency_key`.
+        """
         event = self._starter.event(type, payload, key, once, idempotency_key)
         submitted = self._writer.submit(event)
         self._crew.claim_soon()
-        new = bool((await submitted)[0])
-        return new or (idempotency_key is not None and not once)  # it was emitted before
+        return bool((await submitted)[0])
 
     async def tasks(self, run_id: str) -> list[Any]:
         """What a run waits for somebody to do: title, instructions and the step's key."""

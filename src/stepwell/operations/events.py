@@ -43,7 +43,7 @@ class Events(Noun):
     ) -> bool:  # fmt: skip
         """Emit an event; false if an earlier one that was to be `once` of its type and key won.
 
-        A second one of its type with the same `idempotency_key` is not emitted again.
+        False also if one of its type has had the same `idempotency_key`: it is not emitted again.
         """
         return await self._workspace.engine.emit(
             type, payload, key=key, once=once, idempotency_key=idempotency_key
