@@ -255,3 +255,11 @@ def test_without_the_server_of_the_folder_there_is_its_store(
     assert json.loads(done.stdout)["items"] == []
     assert f"{nobody} of this folder does not answer; the store is used" in done.stderr
     assert (folder / "stepwell.db").exists()
+
+
+def test_a_link_is_whole_where_the_server_is_known(there: Cli, here: Cli, server: Server) -> None:
+    [owner] = [each["name"] for each in there.ok("users", "list")["items"]][:1]
+    made = there.ok("users", "link", owner)
+    assert made["url"] == f"{server.url}/login/{made['link']}"
+    assert f"{server.url}/login/" in there("users", "link", owner).stdout
+    assert here.ok("users", "link", owner)["url"] is None

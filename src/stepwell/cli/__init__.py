@@ -21,6 +21,7 @@ from stepwell.cli.serving import serve
 from stepwell.cli.steps import steps
 from stepwell.cli.stores import fork_store, migrate
 from stepwell.cli.triggers import triggers
+from stepwell.cli.users import users
 from stepwell.cli.validating import import_, validate
 from stepwell.cli.watching import watch
 from stepwell.cli.workers import worker, workers
@@ -60,7 +61,7 @@ def main() -> None:
 
 for command in (
     serve, run, resume, validate, import_, definitions, propose, proposals, triggers, schedules,
-    events, worker, workers, runs, steps, secrets, nodes, mcp, migrate, fork_store, demo,
+    events, worker, workers, runs, steps, secrets, users, nodes, mcp, migrate, fork_store, demo,
 ):  # fmt: skip
     main.add_command(command)
 runs.add_command(watch)

@@ -31,6 +31,11 @@ class Remote:
     async def __aexit__(self, *_: object) -> None:
         await self._client.close()
 
+    @property
+    def server_url(self) -> str:
+        """Where the server is; a store has no such place."""
+        return self._client.connection.url
+
     def noun(self, name: str) -> RemoteNoun:
         """What the operations of a noun are methods of."""
         return RemoteNoun(self._client.connection, name)
