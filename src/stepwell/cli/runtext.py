@@ -76,7 +76,7 @@ def _cause(run: Run) -> str | None:
         trigger.get("scheduled_at") and f"for {trigger['scheduled_at']}",
         event and f"for the event {event['type']} ({event['id']})",
         trigger.get("delivery") and f"for the delivery {trigger['delivery']}",
-        by and f"again by {by}",
+        by and (f"again by {by}" if run.forked_from else f"by {by}"),
     )
     said = ", ".join(each for each in facts if each)
     kind, name = trigger["type"], trigger["name"]
