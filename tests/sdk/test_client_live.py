@@ -4,6 +4,11 @@ from __future__ import annotations
 
 import asyncio
 
+import msgspec
+import pytest
+
+from stepwell.errors import InvalidCursor, RunNotFound
+from stepwell.kernel.feed import RunEvent
 from stepwell.sdk.client import Client
 from tests.sdk.flaky import LOSE_REQUEST, Flaky, flaky, said, streamed
 from tests.sdk.serving import Server
@@ -53,3 +58,46 @@ async def test_without_live_events_a_run_is_looked_at(lite_server: Server) -> No
             proxy.live = [trouble]
             proxy.requests.clear()
             assert len(await answered(client, proxy, 1)) == 1
+
+
+def frame(event: RunEvent) -> str:
+    data = msgspec.json.encode(event).decode()
+    return f"id: {event.id}\nevent: {event.type}\ndata: {data}\n\n"
+
+
+async def test_a_run_is_watched_to_its_end_and_from_each_of_its_events(client: Client) -> None:
+    run = await client.start("ask")
+    watching = client.watch(run.id)
+    found = [await anext(watching)]
+    while found[-1].type != "run.waiting":
+        found.append(await anext(watching))
+    await client.signal(run.id, "answer", 42)
+    found += [event async for event in watching]
+    assert (found[0].type, found[-1].type) == ("run.started", "run.finished")
+    assert found[-1].data == {"status": "completed", "output": 42}
+    told = [event async for event in client.watch(run.id)]
+    for number, event in enumerate(told, 1):
+        assert [each async for each in client.watch(run.id, event.id)] == told[number:]
+
+
+async def test_watching_goes_on_where_a_stream_broke_off(lite_server: Server) -> None:
+    async with flaky(lite_server.url) as proxy, Client(proxy.url, lite_server.token) as client:
+        async with Client(lite_server.url, lite_server.token) as direct:
+            run = await direct.start("greet", wait="30s")
+            told = [event async for event in direct.watch(run.id)]
+        first, *rest = told
+        lines = "".join(map(frame, rest))
+        # The one promises more than comes: the connection ends in the middle.
+        broken = streamed(frame(first)).removesuffix("0\r\n\r\n") + "no length\r\n"
+        proxy.live = [broken, streamed(lines)]
+        assert [event async for event in client.watch(run.id)] == told
+        _, second = await listened(proxy, 2)
+        assert f"Last-Event-ID: {first.id}\r\n" in second
+
+
+async def test_what_cannot_be_watched_is_refused(lite: Client) -> None:
+    run = await lite.start("greet", wait="30s")
+    with pytest.raises(InvalidCursor):
+        await anext(lite.watch(run.id, "nonsense"))
+    with pytest.raises(RunNotFound):
+        await anext(lite.watch("06gu2b1q7k5vd3m9s0f8t4c6bg"))

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tests.sdk.serving import Server, running
-from tests.surfaces.support import Cli
+from tests.surfaces.support import PATIENCE_SECONDS, Cli
 
 GRAPH = """
 name: ask-first
@@ -97,6 +97,27 @@ def test_commands_about_runs_do_at_a_server_what_they_do_here(there: Cli, here: 
     assert there.ok("runs", "retry", failed)["created"]
     forked = there.ok("runs", "fork", done["id"], "--from-step", "greet", "--wait")
     assert forked["output"] == {"hello": "Ada"}
+
+
+def test_a_run_is_watched_at_a_server_as_it_is_here(there: Cli, here: Cli) -> None:
+    run_id = there.ok("runs", "start", "ask")["id"]
+    with there.started("runs", "watch", run_id, "--json") as watching:
+        assert watching.stdout is not None
+        types: list[str] = []
+        while "run.waiting" not in types:
+            line = watching.stdout.readline()
+            assert line, watching.communicate()[1]
+            types.append(json.loads(line)["type"])
+        there.ok("runs", "signal", run_id, "answer", "7")
+        said, problems = watching.communicate(timeout=PATIENCE_SECONDS)
+    assert watching.returncode == 0, problems
+    last = json.loads(said.splitlines()[-1])
+    assert last["data"] == {"status": "completed", "output": 7}
+    for words in (("runs", "watch", run_id), ("runs", "watch", run_id, "--json")):
+        assert there(*words).stdout == here(*words).stdout != ""
+    for after in (last["id"], "nonsense"):
+        asked = ("runs", "watch", run_id, "--json", "--after", after)
+        assert there(*asked) == here(*asked)
 
 
 def test_definitions_and_triggers_are_changed_at_a_server(there: Cli, here: Cli) -> None:

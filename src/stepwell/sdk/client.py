@@ -12,19 +12,24 @@ start is never applied twice.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, AsyncIterator, Mapping, Sequence
+from contextlib import aclosing
 from datetime import datetime
 from types import TracebackType
 from typing import Any, TypedDict, Unpack
 from urllib.parse import quote
 
+import msgspec
+
 from stepwell.errors import InvalidInput, StepwellError
 from stepwell.kernel.clock import SECOND, SystemClock, to_micros
 from stepwell.kernel.durations import Duration, seconds
+from stepwell.kernel.feed import RunEvent
 from stepwell.kernel.outcomes import run_failure
 from stepwell.kernel.presenting import restore
 from stepwell.kernel.run import ErrorInfo, Explanation, Page, Run, Step, WorkerInfo
 from stepwell.kernel.states import ENDED
+from stepwell.kernel.told import read_id
 from stepwell.sdk.blocking import Blocking, Bridge, Waits
 from stepwell.sdk.calling import Calling
 from stepwell.sdk.connection import Connection
@@ -35,7 +40,8 @@ from stepwell.settings import Settings
 FIRST_PAUSE, LONGEST_PAUSE, GROWTH = 0.02, 1.0, 1.5
 # Looking at many takes long, so it is done less often.
 PAUSE_PER_RUN = 0.01
-# From then on its live events are listened to, by so many at a time: each holds a connection.
+# From then on its live events are listened to, by so many at a time: each holds a connection. Those
+# that broke off are asked for again after as long.
 LIVE_PAUSE, MOST_LISTENING = 0.15, 50
 
 
@@ -219,6 +225,23 @@ class Client(Calling):
         """The workers that have a lease, or runs left from one."""
         return await self._records(WorkerInfo, "GET /workers")
 
+    async def watch(self, run_id: str, after: str | None = None) -> AsyncGenerator[RunEvent, None]:
+        """What happens to a run, as it happens: from its start, until it has ended.
+
+        With `after`, the id of an event, it goes on behind that one. A stream that breaks off is
+        taken up again; close this if you leave before the end (`contextlib.aclosing`).
+        """
+        while after is None or not read_id(after, run_id).finished:
+            await self.get_run(run_id)  # has patience with a server that is away
+            async with aclosing(self.connection.events(_events_path(run_id), after)) as events:
+                async for each in events:
+                    event = msgspec.json.decode(each.data, type=RunEvent)
+                    after = event.id
+                    yield event
+                    if event.type == "run.finished":
+                        return
+            await asyncio.sleep(LIVE_PAUSE)
+
     # -- waiting -------------------------------------------------------------------------
 
     async def wait(self, run_id: str, timeout: Duration | None = None) -> Run:
@@ -248,7 +271,8 @@ class Client(Calling):
                 continue
             self._listening += 1
             try:
-                after = await self.connection.listen(f"/runs/{quote(run_id)}/events", after)
+                async for event in self.connection.events(_events_path(run_id), after):
+                    after = event.id
                 pause = FIRST_PAUSE
             except StepwellError:  # looking is slower, and always possible
                 live = False
@@ -290,6 +314,10 @@ class Client(Calling):
         """Emit an event of the workspace; False if an earlier `once` of that type and key won."""
         found = await self._call("POST /events", type=type, payload=payload, key=key, once=once)
         return bool(found["emitted"])
+
+
+def _events_path(run_id: str) -> str:
+    return f"/runs/{quote(run_id, safe='')}/events"
 
 
 def _outcome(status: str, run_id: str, output: Any, error: ErrorInfo | None) -> Any:

@@ -7,9 +7,9 @@ if it is certain that nothing was done: nobody listened, or the server said that
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import AsyncGenerator, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, NamedTuple
 from urllib.parse import urlsplit
 
 import httpx2
@@ -31,6 +31,13 @@ SILENT_SECONDS = 45.0
 _PAUSES = Retry(base=0.05, max=2.0, jitter=0.5)
 # Nobody has taken the request.
 _NOT_SENT = (httpx2.ConnectError, httpx2.ConnectTimeout, httpx2.PoolTimeout)
+
+
+class LiveEvent(NamedTuple):
+    """One of the events of a stream, as it was sent."""
+
+    id: str
+    data: str
 
 
 class Connection:
@@ -88,23 +95,31 @@ class Connection:
             headers=headers, timeout=limit,
         )  # fmt: skip
 
-    async def listen(self, path: str, after: str | None = None) -> str | None:
-        """Read live events until the server ends them, from `after` on; the id of the last one."""
+    async def events(self, path: str, after: str | None = None) -> AsyncGenerator[LiveEvent, None]:
+        """Live events from `after` on, until they end: also when the connection breaks meanwhile.
+
+        Whoever misses the last one asks again, with the id of the last that came.
+        """
         headers = {"Accept": "text/event-stream"}
         if after is not None:
             headers["Last-Event-ID"] = after
         limit = httpx2.Timeout(SILENT_SECONDS, connect=CONNECT_SECONDS)
         url = f"{self.url}/api{path}"
+        begun = False
         try:
             async with self._http.stream("GET", url, headers=headers, timeout=limit) as answer:
                 if answer.status_code != 200:
                     raise error_of(answer.status_code, await answer.aread(), self.url)
+                begun, event_id = True, ""
                 async for line in answer.aiter_lines():
-                    if line.startswith("id:"):
-                        after = line[3:].strip()
+                    name, _, value = line.partition(":")
+                    if name == "id":
+                        event_id = value.strip()
+                    elif name == "data":  # the last line of an event, and its only one of data
+                        yield LiveEvent(event_id, value.strip())
         except httpx2.RequestError as error:
-            raise self._unavailable(error, False) from None
-        return after
+            if not begun:
+                raise self._unavailable(error, False) from None
 
     @cached_property
     def _http(self) -> httpx2.AsyncClient:
