@@ -1,8 +1,9 @@
-# Everything is made from here; only Python 3.11 or newer has to be installed.
+# Everything is made from here; Python 3.11 or newer and an index of packages are all it needs.
 # `make` alone lists the targets.
 
 PYTHON ?= python3
 SEEDS ?= 20000
+PORT ?= 8787
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 
@@ -12,8 +13,8 @@ PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-8s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
-serve: .venv/.serve ## run the server, with a worker, at http://127.0.0.1:8787
-	exec $(BIN)/stepwell serve
+serve: .venv/.serve ## run the server, with a worker, at http://127.0.0.1:8787 or on another PORT
+	exec $(BIN)/stepwell serve --port $(PORT)
 
 test: check bubblewrap ## check, then all tests, on SQLite and on a real PostgreSQL
 	$(BIN)/python -m pytest -n 2 tests

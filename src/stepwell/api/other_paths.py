@@ -90,6 +90,8 @@ _EVENT = {
     "required": ["id", "event", "data"],
 }
 _RUN = "06gu2b1q7k5vd3m9s0f8t4c6bg"
+# Ids of events of that run: of the first, and of the last of four.
+_STARTED, _LAST = "1-mMQDxtDeAf_AAcCAkA", "4-mMQDxtDeBM9AAAAAAAAAAcABwICQ"
 _PING = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
 
 
@@ -215,11 +217,15 @@ def _from_provider(refusals: Refusals) -> dict[str, Any]:
 
 
 def _events(refusals: Refusals) -> dict[str, Any]:
-    event = {"id": f"{_RUN}.3", "event": "run.completed", "data": '{"type":"run.completed"}'}
+    data = (
+        f'{{"id":"{_LAST}","type":"run.finished","run_id":"{_RUN}",'
+        '"at":"2026-03-02T09:00:00Z","data":{"status":"completed","output":"Hello, Ada!"}}'
+    )
+    event = {"id": _LAST, "event": "run.finished", "data": data}
     said = "Events: `id`, `event` and `data`, which is JSON."
     last = {
         "name": "Last-Event-ID", "in": "header", "schema": {"type": "string"},
-        "description": "The id of the last event that was seen.", "example": f"{_RUN}.3",
+        "description": "The id of the last event that was seen.", "example": _STARTED,
     }  # fmt: skip
     return _item(
         "runs.events", "What happens to a run, as Server-Sent Events, until it has ended.",

@@ -54,7 +54,8 @@ def run(
     not be published. Progress goes to standard error, and one JSON document about the run to
     standard output. A run that comes to a gate or a task stops there with the status `waiting`;
     `stepwell resume` lets it go on, also one that was interrupted. Definitions that it runs and
-    the store does not have are looked for beside FILE.
+    the store does not have are looked for beside FILE. Where no server is named, this works in
+    place of a worker: while it lasts, it also executes whatever else is due in the store.
 
     \b
     Examples:
@@ -109,7 +110,8 @@ def resume(
 ) -> int:  # fmt: skip
     """Let a run go on to its end: with a decision about its gate, or after an interruption.
 
-    What ran before does not run again.
+    What ran before does not run again. Where no server is named, this works in place of a worker:
+    while it lasts, it also executes whatever else is due in the store.
 
     \b
     Examples:

@@ -83,8 +83,9 @@ class Gates(Noun):
     ) -> GateRecord:  # fmt: skip
         """Approve or deny; the run goes on with it, or the gate waits for more people.
 
-        `by` says who, `roles` what else they are: either has to be among the gate's approvers,
-        unless they have a `token`. `seen_hash` is the `subject_hash` of what they were shown.
+        Whoever decides, or a role of theirs, has to be among the gate's approvers, unless they have
+        a `token`. `seen_hash` is the `subject_hash` of what they were shown. A server knows who
+        calls; elsewhere that is said.
         """
         while True:
             now = self._workspace.clock.now()

@@ -58,10 +58,10 @@ class Publishing:
     ) -> PublishResult:
         """Make a document the current one of the definition it names, which may be new.
 
-        `if_match` is the hash of the revision it was made from, or the etag of the definition as it
-        was then: Conflict if another one is
-        current. A document that means the same as the current one makes no revision; if its texts
-        differ they become those of the definition, unless the etag is an older one.
+        To match (over HTTP by the header `If-Match`), give the hash of the revision it was made
+        from, or the etag of the definition as it was then: Conflict if another one is current. A
+        document that means the same as the current one makes no revision; if its texts differ they
+        become those of the definition, unless the etag is an older one.
         """
         if source not in get_args(Source):
             raise InvalidInput(f"source is {', '.join(get_args(Source))}, not {show(source)}.")
