@@ -86,7 +86,8 @@ async def test_whoever_is_logged_in_decides_at_the_page_of_a_gate(server: Served
     assert again.status_code == 409
     assert "by member-1" in again.text
     audit = await server.host.first.store.access.audit(server.host.first_id, None, 10)
-    assert [(each.operation, each.actor) for each in audit] == [("gates.decide", "member-1")]
+    changed = [(each.operation, each.actor) for each in audit if each.operation != "login"]
+    assert changed == [("gates.decide", "member-1")]
 
 
 async def test_what_a_page_shows_is_text(server: Served) -> None:

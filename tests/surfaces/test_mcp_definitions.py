@@ -199,6 +199,7 @@ async def test_agents_of_the_molecule_protocol_do_the_tasks_of_runs(
             assert task == {
                 "run_id": run_id, "definition": "chores", "step": "build", "title": "Build it",
                 "instructions": "With care.", "acceptance": "It runs.",
+                "assignee": None,
             }  # fmt: skip
             assert (await done(client, "gt_mol_current", run_id=run_id))["items"] == [task]
             advanced = await done(client, "gt_mol_advance", run_id=run_id, output={"size": 12})
