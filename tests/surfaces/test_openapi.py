@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 import re
-import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path

@@ -149,7 +149,7 @@ class Stream:
         gone = asyncio.ensure_future(request.disconnected())
         try:
             await asyncio.wait((sending, gone), return_when=asyncio.FIRST_COMPLETED)
-            if sending.done() and isinstance(sending.exception(), TimeoutError):
+            if sending.done() and isinstance(sending.exception(), _ReaderGone):
                 abort = request.scope.get(ABORT)
                 if abort is not None:
                     abort()

@@ -13,6 +13,7 @@ from stepwell.errors import (
     GateClosed,
     GateDrifted,
     GateNotFound,
+    InvalidInput,
     NotAnApprover,
     Overtaken,
     TokenInvalid,
@@ -109,6 +110,8 @@ class Gates(Noun):
         roles: Collection[str] = (), seen_hash: str | None = None,
     ) -> GateRecord:  # fmt: skip
         """Approve or deny with a token, which says which gate it is for."""
+        if not token.isprintable():  # no store need be asked for it, and one could not be
+            raise InvalidInput("The token has characters that no token has.")
         try:
             return await self.decide(
                 token.partition(".")[0], decision, by=by, note=note, roles=roles, token=token,
