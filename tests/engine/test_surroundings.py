@@ -85,7 +85,7 @@ async def test_the_time_at_the_beginning_is_the_same_on_replay(world: World, clo
             await ctx.run_child(f"child {number}", "child", number)
 
     # One at a time, so that runs are begun where others have ended.
-    async with world([parent, child]) as sw, sw.worker(concurrency=1), flowing(clock):
+    async with world([parent, child]) as sw, sw.worker(concurrency=1, lease="1h"), flowing(clock):
         await (await sw.start("parent")).result()
     assert all(len(times) == 2 and len(set(times)) == 1 for times in seen.values()), seen
 
