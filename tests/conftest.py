@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import itertools
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable, Generator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -19,6 +19,23 @@ from stepwell.catalog import store_for
 from stepwell.testing.clock import FakeClock
 
 _numbers = itertools.count()
+
+
+@pytest.hookimpl(wrapper=True)
+def pytest_report_to_serializable() -> Generator[None, dict[str, Any] | None, Any]:
+    """Let a failure with half a character in it be reported: it cannot leave this process so."""
+    return _whole((yield))
+
+
+def _whole(found: Any) -> Any:
+    match found:
+        case str():
+            return found.encode("utf-8", "backslashreplace").decode()
+        case dict():
+            return {key: _whole(value) for key, value in found.items()}
+        case list() | tuple():
+            return type(found)(_whole(each) for each in found)
+    return found
 
 
 @pytest.fixture(scope="session")

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+from collections.abc import Iterator
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import IO, Any
 
@@ -19,6 +21,18 @@ def configure_logs(form: LogFormat, stream: IO[str]) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines() if form == "json" else Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+
+
+@contextmanager
+def quiet_below(level: int) -> Iterator[None]:
+    """Let Stepwell log nothing below this level meanwhile."""
+    ours = logging.getLogger("stepwell")
+    before = ours.level
+    ours.setLevel(level)
+    try:
+        yield
+    finally:
+        ours.setLevel(before)
 
 
 class Lines(logging.Formatter):

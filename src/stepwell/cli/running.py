@@ -180,8 +180,6 @@ def _finish(
     begin: Callable[[Stepwell], Awaitable[tuple[str, Plan]]],
 ) -> int:  # fmt: skip
     """Execute a run, with a worker of our own unless a server has some; print what came of it."""
-    # What goes wrong in a step is part of the progress.
-    logging.getLogger("stepwell").setLevel(logging.ERROR)
 
     async def watch(stepwell: Stepwell) -> dict[str, Any]:
         return await follow(stepwell, *await begin(stepwell))
@@ -195,7 +193,10 @@ def _finish(
     if named_server(store) is not None:
         document = connected(store, watch)
     else:
-        with naming(store_url(store)):
+        from stepwell.app.logs import quiet_below
+
+        # What goes wrong in a step is part of the progress.
+        with naming(store_url(store)), quiet_below(logging.ERROR):
             document = asyncio.run(session())
     say_end(document)
     emit(document)

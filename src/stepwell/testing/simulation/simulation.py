@@ -10,6 +10,7 @@ from typing import Any
 import apsw
 
 from stepwell.app import Stepwell
+from stepwell.app.logs import quiet_below
 from stepwell.errors import StepwellError
 from stepwell.kernel.states import TRANSITIONS
 from stepwell.testing.simulation.graph_runs import GraphRuns, make_act
@@ -38,15 +39,15 @@ class Violation(AssertionError):
 
 def simulate(seed: int) -> str:
     """Run the simulation of this seed; a digest of what happened. Raises Violation."""
-    logging.getLogger("stepwell").setLevel(logging.CRITICAL)
     loop = VirtualLoop()
     loop.set_task_factory(task_factory)
-    try:
-        simulation = _Simulation(seed, loop)
-        return loop.run_until_complete(simulation.run())
-    finally:
-        _end(loop)
-        loop.close()
+    with quiet_below(logging.CRITICAL):
+        try:
+            simulation = _Simulation(seed, loop)
+            return loop.run_until_complete(simulation.run())
+        finally:
+            _end(loop)
+            loop.close()
 
 
 def _end(loop: VirtualLoop) -> None:
