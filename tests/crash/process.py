@@ -48,10 +48,13 @@ async def doomed(
     stepwell: Stepwell, clock: FakeClock, run_id: str, after: int, lose: bool,
     stuck: Callable[[str], Awaitable[bool]] = _never,
 ) -> bool:  # fmt: skip
-    """Execute in this process until its crash; whether that came before the run ended or stuck."""
+    """Execute in this process until its crash; whether that came before the run ended or stuck.
+
+    Its lease ends with it, not before: time flows on while a busy machine commits.
+    """
     async with stepwell:
         stopping = Crash(stepwell.store, after, lose)
-        worker = stepwell.worker(lease="3s", grace=0)
+        worker = stepwell.worker(lease="1h", grace=0)
         await worker.__aenter__()
         async with flowing(clock, "0.02s"):
             while not (
@@ -61,4 +64,5 @@ async def doomed(
             ):
                 await asyncio.sleep(0.001)
         crash(stepwell)
+        clock.advance("1h")
         return stopping.happened.is_set()

@@ -110,6 +110,7 @@ async def test_nothing_is_read_while_nothing_happens(
 ) -> None:
     async with world([asks, brief]) as sw, sw.worker():
         run = await sw.start("asks")
+        await until(sw, run.id, "waiting")
         listener = Listener(sw, run.id)
         await listener.until(lambda found: "run.waiting" in found)
         await (await sw.start("brief")).result(30)

@@ -11,9 +11,11 @@ from stepwell.catalog import store_for
 from stepwell.store import RunFilter
 from stepwell.stores import migrations as real
 from stepwell.testing.clock import FakeClock
+from tests.conftest import WITHOUT_TABLES
 from tests.stores.support import execute
 
 
+@pytest.mark.parametrize("store_url", WITHOUT_TABLES, indirect=True)
 async def test_runs_that_were_there_before_are_found(
     store_url: str, clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:

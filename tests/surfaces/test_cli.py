@@ -19,6 +19,7 @@ from stepwell.kernel.clock import SECOND, SystemClock
 from stepwell.sdk.workflow import workflow
 from stepwell.store import WorkerRow
 from stepwell.testing.clock import FakeClock
+from tests.conftest import WITHOUT_TABLES
 from tests.engine.support import until
 from tests.surfaces.support import Cli
 
@@ -199,6 +200,7 @@ def test_the_option_goes_before_the_environment(lite: Cli) -> None:
     assert lite.ok("runs", "list", "--store", other)["items"] == []
 
 
+@pytest.mark.parametrize("store_url", WITHOUT_TABLES, indirect=True)
 def test_migrate_fills_an_empty_store_and_is_done_the_second_time(cli: Cli) -> None:
     assert cli.ok("migrate")["applied"]
     assert cli.ok("migrate")["applied"] == []

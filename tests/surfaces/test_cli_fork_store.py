@@ -14,6 +14,7 @@ from stepwell import Stepwell, workflow
 from stepwell.catalog import store_for
 from stepwell.kernel.clock import SystemClock
 from stepwell.testing.clock import FakeClock
+from tests.conftest import WITHOUT_TABLES
 from tests.engine.support import until_code
 from tests.surfaces.support import Cli, until
 
@@ -156,7 +157,7 @@ def test_a_database_that_others_use_is_not_copied(cli: Cli) -> None:
     cli.ok("fork-store", cli.store, copy)
 
 
-@pytest.mark.parametrize("store_url", ["postgres"], indirect=True)
+@pytest.mark.parametrize("store_url", WITHOUT_TABLES[1:], indirect=True)
 def test_a_database_that_is_no_store_is_not_copied(cli: Cli) -> None:
     copy = beside(cli.store)
     done = cli("fork-store", cli.store, copy, "--json")

@@ -29,8 +29,9 @@ async def identity() -> AsyncIterator[Identity]:
 @pytest.fixture
 async def server(store_url: str, identity: Identity) -> AsyncIterator[Served]:
     async with served(
-        store_url, worker=False, hosts=["steps.example"], settings=identity.settings
-    ) as found:
+        store_url, worker=False, hosts=["steps.example"], proxies=["127.0.0.0/8"],
+        settings=identity.settings,
+    ) as found:  # fmt: skip
         identity.redirect_uris.append(found.url + BACK)
         await found.add_token(EMAIL, found.host.first_id, "member")
         yield found

@@ -148,7 +148,10 @@ class Runs(Noun):
 
     # -- looking -------------------------------------------------------------------------
 
-    @operation("GET /runs", needs="read", also=("/definitions/{definition}/runs",))
+    @operation(
+        "GET /runs", needs="read", also=("/definitions/{definition}/runs",),
+        raises=(UnknownDefinition,),
+    )  # fmt: skip
     async def list(
         self,
         *,

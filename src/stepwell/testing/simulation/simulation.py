@@ -66,7 +66,7 @@ class _Simulation:
         self.seed = seed
         self.rng = random.Random(seed)
         self.clock = VirtualClock(loop)
-        self.db = apsw.Connection(":memory:")
+        self.db = apsw.Connection(":memory:", statementcachesize=512)
         self.faults = Faults(self.rng)
         self.mended = False
         self.traces = Traces(seed)
