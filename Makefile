@@ -16,6 +16,12 @@ help: ## list these targets
 serve: .venv/.serve ## run the server, with a worker, at http://127.0.0.1:8787 or on another PORT
 	exec $(BIN)/stepwell serve --port $(PORT)
 
+# The tests make thousands of stores and processes: in memory if there is enough of it, and with
+# modules that are compiled once, whatever the surroundings say.
+ROOM := $(shell df --output=avail -BG /dev/shm 2>/dev/null | tail -1 | tr -dc 0-9)
+test: export PYTHONDONTWRITEBYTECODE :=
+test: export TMPDIR := $(shell test "0$(ROOM)" -ge 4 && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
+
 test: check bubblewrap ## check, then all tests, on SQLite and on a real PostgreSQL
 	$(BIN)/python -m pytest -n 2 tests
 

@@ -122,6 +122,7 @@ async def test_a_timer_that_runs_out_before_a_child_is_started_again_comes_too_e
 ) -> None:
     seen: list[list[str]] = []
     mended = False
+    too_early = asyncio.Event()
 
     @workflow
     async def parent(ctx: Any, input: Any) -> Any:
@@ -133,7 +134,9 @@ async def test_a_timer_that_runs_out_before_a_child_is_started_again_comes_too_e
         async def timed(name: str, operation: Any) -> None:
             task = asyncio.ensure_future(operation)
             if len(seen) > 1:
-                await eventually(lambda: gate.waiting)
+                # Whoever sees it first lets it go on.
+                await eventually(lambda: gate.waiting or too_early.is_set())
+                too_early.set()
                 task.cancel()  # as a timer would
                 asyncio.get_running_loop().call_soon(gate.open)
             await asyncio.wait([task])
