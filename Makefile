@@ -23,7 +23,7 @@ test: export PYTHONDONTWRITEBYTECODE :=
 test: export TMPDIR := $(shell test "0$(ROOM)" -ge 4 && echo /dev/shm || echo "$${TMPDIR:-/tmp}")
 
 test: check bubblewrap ## check, then all tests, on SQLite and on a real PostgreSQL
-	$(BIN)/python -m pytest -n 2 tests
+	$(BIN)/python -m pytest -n 3 --dist worksteal tests
 
 check: .venv/.dev ## format, lint, types, architecture
 	$(BIN)/ruff format --check .

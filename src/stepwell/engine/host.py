@@ -5,9 +5,11 @@ from __future__ import annotations
 import os
 import socket
 import uuid
+from functools import cache
 from pathlib import Path
 
 
+@cache
 def host_name() -> str:
     """The host, its boot, and the process namespace: within it, process ids can be compared."""
     # Where the kernel does not tell, the machine: two hosts may well have the same name.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import cache
 from importlib import resources
 from typing import NamedTuple
 
@@ -14,6 +15,7 @@ class Migration(NamedTuple):
     sql: str
 
 
+@cache
 def migrations(store: str) -> list[Migration]:
     """All migrations of a store, in order."""
     folder = resources.files("stepwell.stores") / "migrations" / store

@@ -70,7 +70,7 @@ class SqliteStore:
         try:
             await self._write.run(self._check)
             self._check_file()
-            await self._write.run(_migrate)
+            await self._write.run(apply_migrations)
             if not self._inline:
                 await self._write.run(self._grow_wal)
         except BaseException:
@@ -96,7 +96,7 @@ class SqliteStore:
 
     async def migrate(self) -> list[str]:
         self._make_folder()
-        return await self._write.run(_migrate)
+        return await self._write.run(apply_migrations)
 
     def _make_folder(self) -> None:
         if self._path == ":memory:":
@@ -373,7 +373,7 @@ def _applied(db: apsw.Connection) -> set[int]:
     return set()
 
 
-def _migrate(db: apsw.Connection) -> list[str]:
+def apply_migrations(db: apsw.Connection) -> list[str]:
     """Apply what is missing, all of it or nothing: nobody may see a store half migrated."""
     with writing(db):
         missing = pending(migrations("sqlite"), _applied(db))

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
+from functools import cache
 from typing import Any
 
 import apsw
@@ -13,6 +14,7 @@ from stepwell.app import Stepwell
 from stepwell.app.logs import quiet_below
 from stepwell.errors import StepwellError
 from stepwell.kernel.states import TRANSITIONS
+from stepwell.stores.sqlite.store import apply_migrations
 from stepwell.testing.simulation.graph_runs import GraphRuns, make_act
 from stepwell.testing.simulation.loop import VirtualClock, VirtualLoop
 from stepwell.testing.simulation.process import (
@@ -50,6 +52,14 @@ def simulate(seed: int) -> str:
             loop.close()
 
 
+@cache
+def _empty_store() -> bytes:
+    """A store with nothing but its tables: making them anew takes a while."""
+    db = apsw.Connection(":memory:")
+    apply_migrations(db)
+    return db.serialize("main")
+
+
 def _end(loop: VirtualLoop) -> None:
     """Let what is left come to its end: what is thrown away in the middle complains later."""
     for _ in range(10):
@@ -67,6 +77,7 @@ class _Simulation:
         self.rng = random.Random(seed)
         self.clock = VirtualClock(loop)
         self.db = apsw.Connection(":memory:", statementcachesize=512)
+        self.db.deserialize("main", _empty_store())
         self.faults = Faults(self.rng)
         self.mended = False
         self.traces = Traces(seed)
