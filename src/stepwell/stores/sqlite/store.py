@@ -114,6 +114,7 @@ class SqliteStore:
             flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if not self._file else 0)
             db = apsw.Connection(self._path, flags, statementcachesize=512)
             db.set_busy_timeout(BUSY_MS)
+            plan_once(db)
             db.execute("PRAGMA journal_mode = WAL")
         except apsw.NotADBError as error:
             raise StoreUnavailable(f"{self._path} is not a SQLite database.") from error
@@ -371,6 +372,15 @@ def _applied(db: apsw.Connection) -> set[int]:
             f"{min(tables)!r} and none of Stepwell's. Name another file."
         )
     return set()
+
+
+def plan_once(db: apsw.Connection) -> None:
+    """Have no statement planned anew for each value that is bound to it.
+
+    Where a value might make another index fit, SQLite does so at each execution, which takes
+    several times as long as the execution.
+    """
+    db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
 
 
 def apply_migrations(db: apsw.Connection) -> list[str]:

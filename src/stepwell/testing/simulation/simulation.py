@@ -5,16 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-from functools import cache
 from typing import Any
-
-import apsw
 
 from stepwell.app import Stepwell
 from stepwell.app.logs import quiet_below
 from stepwell.errors import StepwellError
-from stepwell.kernel.states import TRANSITIONS
-from stepwell.stores.sqlite.store import apply_migrations
+from stepwell.testing.simulation.database import pristine_database
 from stepwell.testing.simulation.graph_runs import GraphRuns, make_act
 from stepwell.testing.simulation.loop import VirtualClock, VirtualLoop
 from stepwell.testing.simulation.process import (
@@ -52,14 +48,6 @@ def simulate(seed: int) -> str:
             loop.close()
 
 
-@cache
-def _empty_store() -> bytes:
-    """A store with nothing but its tables: making them anew takes a while."""
-    db = apsw.Connection(":memory:")
-    apply_migrations(db)
-    return db.serialize("main")
-
-
 def _end(loop: VirtualLoop) -> None:
     """Let what is left come to its end: what is thrown away in the middle complains later."""
     for _ in range(10):
@@ -76,8 +64,7 @@ class _Simulation:
         self.seed = seed
         self.rng = random.Random(seed)
         self.clock = VirtualClock(loop)
-        self.db = apsw.Connection(":memory:", statementcachesize=512)
-        self.db.deserialize("main", _empty_store())
+        self.db = pristine_database()
         self.faults = Faults(self.rng)
         self.mended = False
         self.traces = Traces(seed)
@@ -95,7 +82,6 @@ class _Simulation:
     async def run(self) -> str:
         client = self._process("client", mortal=False)
         async with client.stepwell as stepwell:
-            self._forbid_illegal_transitions()
             for number in range(WORKERS):
                 self._start_worker(f"worker-{number}")
             chaos = asyncio.ensure_future(self._chaos())
@@ -228,18 +214,6 @@ class _Simulation:
                     self.problems.append(f"{run_id} is stuck: {why.code}: {why.message}")
                 return
             await asyncio.sleep(1)
-
-    def _forbid_illegal_transitions(self) -> None:
-        legal = " OR ".join(
-            f"(OLD.status = '{before}' AND NEW.status = '{after}')"
-            for before, following in TRANSITIONS.items()
-            for after in following
-        )
-        self.db.execute(
-            f"""CREATE TRIGGER legal_transitions BEFORE UPDATE OF status ON runs
-                WHEN NOT ({legal})
-                BEGIN SELECT RAISE(ABORT, 'illegal change of status'); END"""
-        )
 
     def _check_limits(self) -> None:
         over = self.db.execute(
