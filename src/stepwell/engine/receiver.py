@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from stepwell.engine.firing import Firer, alone
+from stepwell.engine.sharing import SharedReads
 from stepwell.engine.starting import Starter
 from stepwell.engine.tally import Tally
 from stepwell.engine.vault import Vault
@@ -72,6 +73,7 @@ class Receiver:
         self._tally = tally
         self._plan = plan
         self._claim_soon = claim_soon
+        self._at_path = SharedReads(self._read_trigger)
         # Buckets that were empty, and until when: nobody has to ask for them again.
         self._empty: dict[str, int] = {}
 
@@ -88,10 +90,13 @@ class Receiver:
                 f"The store has not answered within {BUDGET_SECONDS:g} s. Send the request again."
             ) from None
 
+    async def _read_trigger(self, path: str) -> TriggerRecord | None:
+        return await self._triggers.trigger_at(self._workspace_id, path)
+
     async def _answer(self, path: str, request: Request) -> Received:
         trigger = None
         if path.isprintable():  # no other can be stored
-            trigger = await self._triggers.trigger_at(self._workspace_id, path)
+            trigger = await self._at_path.get(path)
         if trigger is None:
             raise TriggerNotFound("There is no webhook with this path.")
         try:

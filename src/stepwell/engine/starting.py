@@ -8,6 +8,7 @@ from typing import Any, TypedDict, Unpack
 
 from stepwell.engine.admission import Bounds, read_debounce, read_throttle, with_policy
 from stepwell.engine.revisions import Revisions
+from stepwell.engine.sharing import SharedReads
 from stepwell.errors import DefinitionDisabled, InvalidInput, InvalidName, UnknownDefinition
 from stepwell.kernel.changes import CancelRun, EmitEvent, SendSignal, StartRun
 from stepwell.kernel.clock import SECOND, Clock, to_micros
@@ -74,6 +75,7 @@ class Starter:
         self._revisions = revisions
         self._bounds = bounds
         self._max_bytes = bounds.max_bytes
+        self._stored = SharedReads(self._read_version)
         self._known: dict[str, VersionRow] = {}
         self._versions: dict[tuple[str, int], VersionRow] = {}
         for row in versions:
@@ -224,12 +226,10 @@ class Starter:
         if version is not None:
             check_count(version, "version")
         known = self._known.get(name) if version is None else self._versions.get((name, version))
-        row = known or await self._store.version(self._workspace_id, name, version)
+        row = known or await self._stored.get((name, version))
         if row is None and version is not None:
             # A version nobody has registered yet: some worker may bring it.
-            latest = self._known.get(name) or await self._store.version(
-                self._workspace_id, name, None
-            )
+            latest = self._known.get(name) or await self._stored.get((name, None))
             if latest is not None and latest.kind == "graph":
                 raise UnknownDefinition(
                     f"The definition {name!r} has no version {version}; its last is "
@@ -251,6 +251,9 @@ class Starter:
                 definition=name,
             )
         return row
+
+    async def _read_version(self, wanted: tuple[str, int | None]) -> VersionRow | None:
+        return await self._store.version(self._workspace_id, *wanted)
 
     def _retention(self, row: VersionRow, retention: Duration | None) -> int:
         wanted: float = DEFAULT_RETENTION_SECONDS

@@ -1,0 +1,63 @@
+"""Reads that many ask for at once: all who ask during one read share the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Hashable
+from contextvars import Context
+from typing import Generic, TypeVar
+
+K = TypeVar("K", bound=Hashable)
+V = TypeVar("V")
+
+# How long the next read waits for the one before it: a store that hangs there may answer here.
+PATIENCE_SECONDS = 0.05
+
+
+class _Reading(Generic[V]):
+    """A read, and how many wait for it."""
+
+    task: asyncio.Task[V]
+
+    def __init__(self) -> None:
+        self.waiting = 0
+
+
+class SharedReads(Generic[K, V]):
+    """What is read is never older than the question, however many ask."""
+
+    def __init__(self, read: Callable[[K], Awaitable[V]]) -> None:
+        self._read = read
+        # By key: the read that began last, and the one that begins when that has ended.
+        self._current: dict[K, _Reading[V]] = {}
+        self._next: dict[K, _Reading[V]] = {}
+
+    async def get(self, key: K) -> V:
+        reading = self._next.get(key)
+        if reading is None:
+            reading = self._next[key] = _Reading()
+            answering = self._answer(key, reading, self._current.get(key))
+            # It belongs to nobody in particular, least of all to the run that asks first.
+            reading.task = asyncio.create_task(answering, context=Context())
+        reading.waiting += 1
+        try:
+            return await asyncio.shield(reading.task)
+        finally:
+            reading.waiting -= 1
+            if not reading.waiting:
+                reading.task.cancel()
+                self._forget(self._next, key, reading)
+
+    async def _answer(self, key: K, own: _Reading[V], before: _Reading[V] | None) -> V:
+        if before is not None:
+            await asyncio.wait([before.task], timeout=PATIENCE_SECONDS)
+        self._forget(self._next, key, own)
+        self._current[key] = own
+        try:
+            return await self._read(key)
+        finally:
+            self._forget(self._current, key, own)
+
+    def _forget(self, place: dict[K, _Reading[V]], key: K, reading: _Reading[V]) -> None:
+        if place.get(key) is reading:
+            del place[key]
