@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable
 from typing import Any
 
 import pytest
@@ -37,10 +36,7 @@ async def turns(count: int = 5) -> None:
 
 
 def asked(reads: SharedReads[str, Any], key: str) -> asyncio.Task[Any]:
-    async def ask(answer: Awaitable[Any]) -> Any:
-        return await answer
-
-    return asyncio.create_task(ask(reads.get(key)))
+    return asyncio.create_task(reads.get(key))
 
 
 async def test_who_asks_during_a_read_shares_the_next_and_never_gets_what_was_before() -> None:

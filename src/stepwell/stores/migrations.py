@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from functools import cache
 from importlib import resources
 from typing import NamedTuple
@@ -16,7 +17,7 @@ class Migration(NamedTuple):
 
 
 @cache
-def migrations(store: str) -> list[Migration]:
+def migrations(store: str) -> Sequence[Migration]:
     """All migrations of a store, in order."""
     folder = resources.files("stepwell.stores") / "migrations" / store
     found = [
@@ -24,10 +25,10 @@ def migrations(store: str) -> list[Migration]:
         for file in folder.iterdir()
         if file.name.endswith(".sql")
     ]
-    return sorted(found)
+    return tuple(sorted(found))
 
 
-def pending(all_migrations: list[Migration], applied: set[int]) -> list[Migration]:
+def pending(all_migrations: Sequence[Migration], applied: set[int]) -> list[Migration]:
     """What is still to be applied; refuses a store that is ahead of this code."""
     unknown = applied - {migration.number for migration in all_migrations}
     if unknown:

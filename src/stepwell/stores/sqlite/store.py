@@ -112,9 +112,8 @@ class SqliteStore:
         try:
             # A file that has gone is not made again: whoever looked would find it empty.
             flags = apsw.SQLITE_OPEN_READWRITE | (apsw.SQLITE_OPEN_CREATE if not self._file else 0)
-            db = apsw.Connection(self._path, flags, statementcachesize=512)
+            db = new_connection(self._path, flags)
             db.set_busy_timeout(BUSY_MS)
-            plan_once(db)
             db.execute("PRAGMA journal_mode = WAL")
         except apsw.NotADBError as error:
             raise StoreUnavailable(f"{self._path} is not a SQLite database.") from error
@@ -374,13 +373,15 @@ def _applied(db: apsw.Connection) -> set[int]:
     return set()
 
 
-def plan_once(db: apsw.Connection) -> None:
-    """Have no statement planned anew for each value that is bound to it.
+def new_connection(path: str, flags: int) -> apsw.Connection:
+    """A connection that prepares and plans each statement once.
 
-    Where a value might make another index fit, SQLite does so at each execution, which takes
-    several times as long as the execution.
+    Where a bound value might make another index fit, SQLite plans a statement anew at each
+    execution unless told not to, which takes several times as long as the execution.
     """
+    db = apsw.Connection(path, flags, statementcachesize=512)
     db.config(apsw.SQLITE_DBCONFIG_ENABLE_QPSG, 1)
+    return db
 
 
 def apply_migrations(db: apsw.Connection) -> list[str]:

@@ -7,7 +7,7 @@ from functools import cache
 import apsw
 
 from stepwell.kernel.states import TRANSITIONS
-from stepwell.stores.sqlite.store import apply_migrations, plan_once
+from stepwell.stores.sqlite.store import apply_migrations, new_connection
 
 
 def pristine_database() -> apsw.Connection:
@@ -24,8 +24,7 @@ def pristine_database() -> apsw.Connection:
 @cache
 def _made() -> tuple[apsw.Connection, list[str]]:
     """A store that refuses illegal changes of status, beside what its tables hold at first."""
-    db = apsw.Connection(":memory:", statementcachesize=512)
-    plan_once(db)
+    db = new_connection(":memory:", apsw.SQLITE_OPEN_READWRITE)
     apply_migrations(db)
     legal = " OR ".join(
         f"(OLD.status = '{before}' AND NEW.status = '{after}')"
