@@ -30,6 +30,7 @@ async def test_a_step_cancelled_while_its_result_is_committed_stays_given_up(wor
 
     @workflow
     async def hedge(ctx: Any, input: Any) -> Any:
+        gate.shut()
         primary = asyncio.create_task(ctx.step("primary", work))
         await began.wait()
         await eventually(lambda: gate.waiting)
@@ -50,7 +51,6 @@ async def test_a_step_cancelled_while_its_result_is_committed_stays_given_up(wor
         gate = Gate(sw.store)
         async with sw.worker():
             run = await sw.start("hedge")
-            gate.shut()
             await until_waiting(sw, run)
     async with world([hedge_replayed]) as sw:
         assert await _replayed(sw, run) == ["fallback", False]

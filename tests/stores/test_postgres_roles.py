@@ -60,6 +60,21 @@ async def test_a_worker_needs_no_more_than_its_role(url: str) -> None:
             await execute(agent, forbidden)
 
 
+async def test_events_need_no_right_to_temporary_things(url: str) -> None:
+    user, database = f"agent_{next(_numbers)}", urlsplit(url).path.removeprefix("/")
+    async with Stepwell(url, workflows=[alone]):
+        await execute(
+            url, f"CREATE ROLE {user} LOGIN", f"GRANT stepwell_worker TO {user}",
+            f"REVOKE TEMPORARY ON DATABASE {database} FROM PUBLIC",
+        )  # fmt: skip
+    async with Stepwell(named(url, user), workflows=[alone]) as sw, sw.worker():
+        run = await sw.start("alone")
+        await until(sw, run.id, "waiting")
+        assert await sw.emit("go", {"by": user}, idempotency_key="one") is True
+        assert await run.result() == {"by": user}
+        assert await sw.emit("go", {"by": user}, idempotency_key="one") is False
+
+
 async def test_a_worker_may_ask_for_migrations_but_not_apply_them(
     url: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

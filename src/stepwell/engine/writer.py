@@ -48,13 +48,15 @@ class InProgress(Protocol):
 class Unit:
     """Changes that stand or fall together, and who waits for them."""
 
-    __slots__ = ("changes", "followers", "future", "opens", "pause", "unanswered")
+    __slots__ = ("changes", "followers", "future", "opens", "pause", "sweeps", "unanswered")
 
     def __init__(self, changes: tuple[Change, ...], future: asyncio.Future[list[Any]]) -> None:
         self.changes = changes
         self.future = future
         # Whether it is the one by which a run begins to wait.
         self.opens = bool(changes) and type(changes[-1]) in (ParkRun, WatchWaits)
+        # Whether the store is to look for what dead workers have left, which takes a while.
+        self.sweeps = bool(changes) and type(changes[0]) is ClaimRuns and changes[0].sweep
         # How long it was put off last, in seconds, because something else was in its way.
         self.pause = 0.0
         # Whether it was sent and no answer came: it may be durable as it was then.
@@ -214,11 +216,18 @@ class Writer:
             self._task = None
 
     def _next_batch(self) -> list[Unit]:
-        """What has gathered; a unit that was put off goes alone, lest the others wait with it."""
+        """What has gathered, up to what the others should not have to wait for.
+
+        A unit that was put off goes alone, and one that sweeps only with others that do.
+        """
         size = _fitting(self._pending, min(len(self._pending), MAX_BATCH))
-        if self._retried:
-            put_off = (i for i, unit in enumerate(self._pending[:size]) if unit in self._retried)
-            size = max(next(put_off, size), 1)
+        sweeps = self._pending[0].sweeps
+        apart = (
+            number
+            for number, unit in enumerate(self._pending[:size])
+            if unit.sweeps is not sweeps or unit in self._retried
+        )
+        size = max(next(apart, size), 1)
         units, self._pending = self._pending[:size], self._pending[size:]
         if self._put_off or self._retried:  # maybe since these were submitted
             units = [unit for unit in units if not self._follows(unit)]

@@ -12,6 +12,7 @@ from stepwell.kernel.changes import (
     FENCED,
     CancelRun,
     Change,
+    Claimed,
     ClaimRuns,
     Committed,
     EmitEvent,
@@ -34,8 +35,9 @@ from stepwell.stores.postgres.claim import claim, peek
 from stepwell.stores.postgres.columns import packable
 from stepwell.stores.postgres.ending import cancel_runs, end_alone, end_runs, trees
 from stepwell.stores.postgres.immediate import start_and_take
-from stepwell.stores.postgres.locking import begin_with, event_name, limit_name, lock, lock_names
+from stepwell.stores.postgres.locking import event_name, limit_name, lock, lock_names
 from stepwell.stores.postgres.starting import adoptable, start_runs
+from stepwell.stores.postgres.waking import emit_alone
 
 log = logging.getLogger("stepwell.postgres")
 
@@ -76,9 +78,21 @@ async def _apply(db: asyncpg.Connection, batch: Sequence[Change], expectant: boo
         nothing = await peek(db, alone)
         if nothing is not None:
             return Committed([nothing])
+    if _are_events(batch):
+        return await _apply_events(db, batch, expectant)
     if pair := start_with_claim(batch):
         return await _apply_start(db, batch, *pair)
     return await _commit(db, batch)
+
+
+def _are_events(batch: Sequence[Change]) -> bool:
+    """Whether it is events that no run emits, with claims at most."""
+    kinds = {type(change) for change in batch}
+    return (
+        EmitEvent in kinds
+        and kinds <= {EmitEvent, ClaimRuns}
+        and not any(type(change) is EmitEvent and change.held for change in batch)
+    )
 
 
 async def _apply_start(
@@ -113,13 +127,32 @@ async def _apply_ends(db: asyncpg.Connection, ends: list[EndRun]) -> Committed:
     return done
 
 
+async def _apply_events(
+    db: asyncpg.Connection, batch: Sequence[Change], expectant: bool
+) -> Committed:
+    """Events that no run emits, with or without claims."""
+    events = [change for change in batch if type(change) is EmitEvent]
+    asks = [change for change in batch if type(change) is ClaimRuns]
+    plain = len(asks) == 1 and not (asks[0].sweep or asks[0].resent or asks[0].suspects)
+    told = await emit_alone(db, events, asks[0] if plain else None)
+    if told is None:
+        return await _commit(db, batch)
+    done, claimed = told
+    claims: list[Claimed | None] = [claimed]
+    if claimed is None and asks:
+        # Claimed as usual; the events are durable meanwhile.
+        rest = await _apply(db, asks, expectant or done.due)
+        done.due = done.due or rest.due
+        claims = rest.outcomes
+    emitted, given = iter(done.outcomes), iter(claims)
+    done.outcomes = [next(emitted if type(c) is EmitEvent else given) for c in batch]
+    return done
+
+
 async def _commit(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
-    events = {event_name(c.type) for c in batch if type(c) is EmitEvent}
-    # An emitter waits for all of this, so its names are locked in the trip that begins it.
-    alone = bool(events) and all(type(c) in (EmitEvent, ClaimRuns) for c in batch)
     try:
-        await db.execute(begin_with(events) if alone else "BEGIN")
-        done = await apply_within(db, batch, named=alone)
+        await db.execute("BEGIN")
+        done = await apply_within(db, batch)
         await db.execute("COMMIT")
     except Exception:
         if not db.is_closed():
@@ -128,17 +161,14 @@ async def _commit(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
     return done
 
 
-async def apply_within(
-    db: asyncpg.Connection, batch: Sequence[Change], *, named: bool = False
-) -> Committed:
-    """Apply the batch within a transaction of the caller's, `named` if that has its names."""
+async def apply_within(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
+    """Apply the batch within a transaction of the caller's."""
     done = Committed(outcomes=[None] * len(batch))
     by_kind: dict[type[Any], Found] = {}
     for index, change in enumerate(batch):
         by_kind.setdefault(type(change), []).append((index, change))
-    locked, waits = await _lock(db, by_kind, named)
+    locked, waits = await _lock(db, by_kind)
     _drop_fenced(by_kind, locked, done)
-    ask, claimed = _direct(batch), None
     for kind, work in _ORDER:
         if found := by_kind.get(kind):
             if kind is SendSignal:
@@ -148,25 +178,16 @@ async def apply_within(
                 await waiting.send_signals(db, found, locked, done)
             elif kind is EmitEvent:
                 own = by_kind.get(OpenWait)
-                claimed = await emitting.emit_events(db, found, None if own else waits, done, ask)
+                await emitting.emit_events(db, found, None if own else waits, done)
             else:
                 await work(db, found, done)
     for index, asking in by_kind.get(ClaimRuns, ()):
-        done.outcomes[index] = claimed or await claim(db, asking, done)
+        done.outcomes[index] = await claim(db, asking, done)
     return done
 
 
-def _direct(batch: Sequence[Change]) -> ClaimRuns | None:
-    """The claim that shares a batch with nothing but events, and asks for nothing special."""
-    asks = [c for c in batch if type(c) is ClaimRuns]
-    others = any(type(c) not in (EmitEvent, ClaimRuns) for c in batch)
-    if others or len(asks) != 1 or asks[0].sweep or asks[0].resent or asks[0].suspects:
-        return None
-    return asks[0]
-
-
 async def _lock(
-    db: asyncpg.Connection, by_kind: dict[type[Any], Found], named: bool
+    db: asyncpg.Connection, by_kind: dict[type[Any], Found]
 ) -> tuple[Locked, emitting.Waits]:
     """Lock all that the batch is about to touch, in order; and who waits for its events."""
     waits: emitting.Waits = {}
@@ -185,15 +206,11 @@ async def _lock(
     debounced = [c for _, c in by_kind.get(StartRun, ()) if c.debounce is not None]
     if events or debounced:
         # Only with their names locked does it stay true who waits for these events, or keys.
-        if not named:
-            await lock_names(db, names, ending)
+        await lock_names(db, names, ending)
         names = {}
         if events:
-            # On its own an event locks them as it finds them; others have more to put in order.
-            alone = not (run_ids or debounced or ending)
-            waits = await emitting.waiting_for(db, events, locking=alone)
-            if not alone:
-                run_ids.update(run_id for found in waits.values() for run_id, *_ in found)
+            waits = await emitting.waiting_for(db, events)
+            run_ids.update(wait.run_id for found in waits.values() for wait in found)
         if debounced:
             run_ids.update(await pacing.absorbing(db, debounced))
     locked = await lock(db, names, run_ids, ending) if names or run_ids else {}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Mapping
 from typing import Any
 
 import asyncpg
@@ -17,8 +17,7 @@ from stepwell.kernel.changes import (
 )
 from stepwell.kernel.crashes import SUSPECT, admits, set_apart
 from stepwell.stores.postgres.admission import admit
-from stepwell.stores.postgres.columns import Columns, pack_texts, texts
-from stepwell.stores.postgres.ending import END_GIVEN
+from stepwell.stores.postgres.columns import pack_texts, texts
 
 # More candidates than there is room for, in case other workers have locked the first ones.
 SPARE = 50
@@ -56,13 +55,13 @@ ANYTHING_DUE = f"""EXISTS (SELECT FROM runs WHERE {_NEWS}) OR EXISTS (
 
 LEASED = "EXISTS (SELECT FROM workers WHERE id = $1 AND expires_at > $2)"
 
-_TAKE = """UPDATE runs r SET status = 'running', owner = $1, fence = r.fence + 1, due_at = NULL,
+TAKE = """UPDATE runs r SET status = 'running', owner = $1, fence = r.fence + 1, due_at = NULL,
        blocked_on = NULL, started_at = coalesce(r.started_at, $2), claimed_at = $2,
        expires_at = r.deadline_at"""
 
-_INPUT = "(SELECT body FROM payloads WHERE run_id = f.id AND kind = 'input')"
+INPUT = "(SELECT body FROM payloads WHERE run_id = f.id AND kind = 'input')"
 
-_COLUMNS = """r.id, r.definition, r.version, r.program, r.fence, r.attempt, r.created_at,
+COLUMNS = """r.id, r.definition, r.version, r.program, r.fence, r.attempt, r.created_at,
        r.deadline_at, r.idempotency_key, r.key_base, r.revision, r.trigger, r.forked_from"""
 
 
@@ -160,9 +159,9 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
                     FOR UPDATE SKIP LOCKED) r
                 WHERE EXISTS (SELECT FROM lease) LIMIT $5
             ), taken AS (
-                {_TAKE} WHERE r.id = ANY(ARRAY(
+                {TAKE} WHERE r.id = ANY(ARRAY(
                     SELECT id FROM picked WHERE NOT queues AND NOT suspect))
-                RETURNING false AS nudge, {_COLUMNS}
+                RETURNING false AS nudge, {COLUMNS}
             )
             SELECT m.*, c.* FROM (
                 SELECT {LEASED}, {NEXT_AT}, (SELECT count(*) FROM due),
@@ -172,7 +171,7 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
                     (SELECT count(*) FROM runs
                      WHERE {_NEWS} AND id = ANY({texts("$7")}))
             ) m LEFT JOIN (
-                SELECT f.*, {_INPUT}, d.priority, d.due_at FROM taken f LEFT JOIN due d USING (id)
+                SELECT f.*, {INPUT}, d.priority, d.due_at FROM taken f LEFT JOIN due d USING (id)
             ) c ON true""",
         ask.worker_id,
         ask.now,
@@ -182,56 +181,6 @@ async def _pick(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]:
         ask.limit + SPARE if ask.limit > 0 else 0,
         pack_texts(ask.known),
     )
-
-
-_WOKEN = Columns("run_id text", "key text", "result text", "ended_at bigint", first=5)
-
-
-async def take_woken(
-    db: asyncpg.Connection, ask: ClaimRuns, results: Sequence[tuple[str, str, str, int]],
-    done: Committed,
-) -> Claimed:  # fmt: skip
-    """End waits, and give their runs, which are parked and locked, to the worker that asks.
-
-    What a claim would do in three trips after that, and with two versions of each run's row. What
-    else is due is left for the next claim, for which there is room.
-    """
-    rows = await db.fetch(
-        f"""WITH RECURSIVE {LANES}, given AS MATERIALIZED ({_WOKEN.sql}
-            ), lease AS MATERIALIZED (
-                SELECT FROM workers WHERE id = $1 AND expires_at > $2 FOR KEY SHARE
-            ), ended AS ({END_GIVEN}
-            ), woken AS (
-                SELECT run_id, min(ended_at) AS ended_at FROM ended GROUP BY run_id
-            ), due AS (
-                UPDATE runs r SET due_at = least(r.due_at, e.ended_at) FROM woken e
-                WHERE r.id = ANY(ARRAY(SELECT run_id FROM given)) AND r.id = e.run_id
-                  AND NOT EXISTS (SELECT FROM lease)
-            ), taken AS (
-                {_TAKE} FROM woken e
-                WHERE r.id = ANY(ARRAY(SELECT run_id FROM given)) AND r.id = e.run_id
-                  AND EXISTS (SELECT FROM lease)
-                RETURNING false AS nudge, {_COLUMNS}, r.priority, e.ended_at
-            )
-            SELECT EXISTS (SELECT FROM lease), {ANYTHING_DUE}, {NEXT_AT}, c.* FROM (SELECT) m
-            LEFT JOIN (
-                SELECT f.nudge, f.id, f.definition, f.version, f.program, f.fence, f.attempt,
-                    f.created_at, f.deadline_at, f.idempotency_key, f.key_base, f.revision,
-                    f.trigger, f.forked_from, {_INPUT}, f.priority, f.ended_at
-                FROM taken f
-            ) c ON true""",
-        ask.worker_id,
-        ask.now,
-        ask.workspace_id,
-        ask.programs,
-        *_WOKEN.pack(results),
-    )
-    leased, more, next_at = rows[0][:3]
-    if not leased:
-        done.due = True
-        return Claimed([], None, lease_lost=True)
-    found: list[Any] = sorted((row[3:] for row in rows if row[3] is not None), key=_order)
-    return Claimed(await _load(db, found, ask.now), None if more else next_at, more)
 
 
 async def _forgotten(db: asyncpg.Connection, ask: ClaimRuns) -> list[str]:
@@ -285,8 +234,8 @@ async def _nudge(db: asyncpg.Connection, ask: ClaimRuns) -> list[asyncpg.Record]
                     SELECT id FROM runs
                     WHERE {news} AND id = ANY({texts("$3")})
                     FOR UPDATE SKIP LOCKED))
-                RETURNING true AS nudge, {_COLUMNS})
-            SELECT f.*, {_INPUT} FROM found f""",
+                RETURNING true AS nudge, {COLUMNS})
+            SELECT f.*, {INPUT} FROM found f""",
         ask.worker_id,
         ask.now,
         pack_texts(ask.known),
@@ -298,8 +247,8 @@ async def _take(db: asyncpg.Connection, ask: ClaimRuns, run_ids: list[str]) -> l
     if not run_ids:
         return []
     return await db.fetch(
-        f"""WITH found AS ({_TAKE} WHERE r.id = ANY($3) RETURNING false AS nudge, {_COLUMNS})
-            SELECT f.*, {_INPUT} FROM found f""",
+        f"""WITH found AS ({TAKE} WHERE r.id = ANY($3) RETURNING false AS nudge, {COLUMNS})
+            SELECT f.*, {INPUT} FROM found f""",
         ask.worker_id,
         ask.now,
         run_ids,
@@ -311,7 +260,7 @@ def _order(row: Any) -> tuple[int, int, str]:
     return -priority, due_at, run_id
 
 
-def _claimed(row: Any) -> ClaimedRun:
+def claimed_run(row: Any) -> ClaimedRun:
     (
         nudge, id_, definition, version, program, fence, attempt, created_at, deadline_at,
         idempotency_key, key_base, revision, trigger, _, input_,
@@ -325,7 +274,7 @@ def _claimed(row: Any) -> ClaimedRun:
 
 async def _load(db: asyncpg.Connection, rows: list[Any], now: int) -> list[ClaimedRun]:
     """The claimed runs with journal and waits."""
-    runs = [_claimed(row) for row in rows]
+    runs = [claimed_run(row) for row in rows]
     # The first claim of a run finds nothing recorded, unless the run began as a fork.
     known = {
         run.id: run
@@ -333,33 +282,42 @@ async def _load(db: asyncpg.Connection, rows: list[Any], now: int) -> list[Claim
         if run.nudge or run.fence > 1 or row[13] is not None
     }
     if known:
-        await _load_known(db, known, now)
+        fresh = [run.id for run in known.values() if not run.nudge]
+        rows = await db.fetch(
+            f"WITH ended AS ({end_due('$1', '$2')}) {loaded('$1', '$2', '$3')}",
+            list(known),
+            now,
+            fresh,
+        )
+        add_loaded(known, rows)
     return runs
 
 
-async def _load_known(db: asyncpg.Connection, runs: dict[str, ClaimedRun], now: int) -> None:
-    """Load the waits of runs, and the journals of those that the worker does not hold yet.
+def end_due(run_ids: str, now: str) -> str:
+    """SQL: a wait whose time has come ends here and now, so that no later event can end it too."""
+    return f"""UPDATE waits SET ended_at = due_at
+               WHERE run_id = ANY({run_ids}) AND due_at <= {now} AND ended_at IS NULL"""
 
-    In one trip: whoever was woken waits for it. Columns of waits stand where entries of the
+
+def loaded(run_ids: str, now: str, unknown: str) -> str:
+    """SQL for the waits of runs, and the journals of those that the worker does not know yet.
+
+    In one statement: whoever was woken waits for it. Columns of waits stand where entries of the
     journal have some of the same kind.
     """
-    # A wait whose time has come ends here and now, so that no later event can end it too.
-    for run_id, is_wait, ended_at, *row in await db.fetch(
-        """WITH ended AS (
-               UPDATE waits SET ended_at = due_at
-               WHERE run_id = ANY($1) AND due_at <= $2 AND ended_at IS NULL)
-           SELECT run_id, false, NULL, key, seq, position, kind, status, attempts, output, error,
-                  started_at, completed_at
-           FROM steps WHERE run_id = ANY($3)
-           UNION ALL
-           SELECT run_id, true,
-                  CASE WHEN ended_at IS NULL AND due_at <= $2 THEN due_at ELSE ended_at END,
-                  key, seq, NULL, kind, NULL, NULL, child_run_id, result, created_at, due_at
-           FROM waits WHERE run_id = ANY($1)""",
-        list(runs),
-        now,
-        [run.id for run in runs.values() if not run.nudge],
-    ):
+    return f"""SELECT run_id, false AS is_wait, NULL AS ended_at, key, seq, position, kind, status,
+                      attempts, output, error, started_at, completed_at
+               FROM steps WHERE run_id = ANY({unknown})
+               UNION ALL
+               SELECT run_id, true,
+                      CASE WHEN ended_at IS NULL AND due_at <= {now} THEN due_at ELSE ended_at END,
+                      key, seq, NULL, kind, NULL, NULL, child_run_id, result, created_at, due_at
+               FROM waits WHERE run_id = ANY({run_ids})"""
+
+
+def add_loaded(runs: Mapping[str, ClaimedRun], rows: Iterable[Iterable[Any]]) -> None:
+    """Give runs the waits and journals that were loaded."""
+    for run_id, is_wait, ended_at, *row in rows:
         if is_wait:
             key, seq, _, kind, _, _, child, result, created_at, due_at = row
             wait = WaitRow(key, seq, kind, due_at, child, created_at, ended_at, result)

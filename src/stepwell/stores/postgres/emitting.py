@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 import asyncpg
 
-from stepwell.kernel.changes import Claimed, ClaimRuns, Committed, EmitEvent
+from stepwell.kernel.changes import Committed, EmitEvent
 from stepwell.kernel.codec import decode
-from stepwell.kernel.crashes import SUSPECT
 from stepwell.kernel.matching import contains, terms_of
-from stepwell.stores.postgres.claim import take_woken
 from stepwell.stores.postgres.ending import Result, end_waits
 
 
@@ -21,105 +19,105 @@ class Wait(NamedTuple):
     run_id: str
     key: str
     match: str | None
-    # Of its run, if that was locked: whether anybody may take it up, who can, and for how long.
-    parked: bool = False
-    workspace_id: str | None = None
-    program: str | None = None
-    expires_at: int | None = None
-
-    def fits(self, ask: ClaimRuns) -> bool:
-        """Whether its run is one that this claim would be given."""
-        lives = self.expires_at is None or self.expires_at > ask.now
-        own = self.workspace_id == ask.workspace_id and self.program in ask.programs
-        return self.parked and own and lives
 
 
 # By the id of the event.
 Waits = dict[str, list[Wait]]
 
-_FOUND = """SELECT g.number, w.run_id, w.key, w.match
-            FROM unnest($1::integer[], $2::text[], $3::text[], $4::text[])
-                AS g (number, workspace_id, event, term)
-            CROSS JOIN LATERAL (
-                SELECT run_id, key, match FROM waits
-                WHERE workspace_id = g.workspace_id AND event = g.event AND term = g.term
-                  AND ended_at IS NULL OFFSET 0) w"""
-_FOUND_AND_LOCKED = f"""SELECT f.*, r.* FROM ({_FOUND} ORDER BY w.run_id) f CROSS JOIN LATERAL (
-                            SELECT owner IS NULL AND status = 'waiting' AND crashes < {SUSPECT},
-                                workspace_id, program, expires_at
-                            FROM runs WHERE id = f.run_id FOR NO KEY UPDATE) r"""
+
+def found(first: int) -> str:
+    """SQL for the open waits at places, of which the first column is this parameter."""
+    return f"""SELECT g.number, w.run_id, w.key, w.match
+               FROM unnest(${first}::integer[], ${first + 1}::text[], ${first + 2}::text[],
+                           ${first + 3}::text[]) AS g (number, workspace_id, event, term)
+               CROSS JOIN LATERAL (
+                   SELECT run_id, key, match FROM waits
+                   WHERE workspace_id = g.workspace_id AND event = g.event AND term = g.term
+                     AND ended_at IS NULL OFFSET 0) w"""
 
 
-async def waiting_for(
-    db: asyncpg.Connection, changes: Sequence[EmitEvent], *, locking: bool = False
-) -> Waits:
-    """Open waits that may match these events; `locking` their runs, in order, on the way."""
-    places = [
-        (number, change.workspace_id, change.type, term)
-        for number, change in enumerate(changes)
-        for term in terms_of(decode(change.payload))
+def places_of(changes: Sequence[EmitEvent]) -> list[tuple[Iterable[int | str], ...]]:
+    """Where waits for these events are filed, in columns."""
+    return list(
+        zip(
+            *[
+                (number, change.workspace_id, change.type, term)
+                for number, change in enumerate(changes)
+                for term in terms_of(decode(change.payload))
+            ],
+            strict=True,
+        )
+    )
+
+
+def inserted(first: int) -> str:
+    """SQL that writes events, of which the first column is this parameter: those that are new."""
+    types = [*["text"] * 6, "bigint"]
+    columns = ", ".join(f"${number}::{type_}[]" for number, type_ in enumerate(types, first))
+    return f"""INSERT INTO events (id, workspace_id, type, key, once_key, payload, created_at,
+                   pending)
+               SELECT *, CASE WHEN EXISTS (SELECT FROM triggers t
+                       WHERE t.workspace_id = g.workspace_id AND t.event = g.type)
+                   THEN nextval('events_places') END
+               FROM unnest({columns}) AS g (id, workspace_id, type, key, once_key, payload, at)
+               ON CONFLICT DO NOTHING RETURNING id, pending"""
+
+
+def columns_of(changes: Sequence[EmitEvent]) -> list[tuple[str | int | None, ...]]:
+    """Events as the columns that are written."""
+    rows = [
+        (c.id, c.workspace_id, c.type, c.key, c.once_key, c.payload, c.created_at) for c in changes
     ]
-    found: Waits = {}
-    for number, *wait in await db.fetch(
-        _FOUND_AND_LOCKED if locking else _FOUND,
-        *zip(*places, strict=True),
-    ):
-        found.setdefault(changes[number].id, []).append(Wait(*wait))
-    return found
+    return list(zip(*rows, strict=True))
+
+
+async def waiting_for(db: asyncpg.Connection, changes: Sequence[EmitEvent]) -> Waits:
+    """Open waits that may match these events."""
+    waits: Waits = {}
+    for number, *wait in await db.fetch(found(1), *places_of(changes)):
+        waits.setdefault(changes[number].id, []).append(Wait(*wait))
+    return waits
+
+
+def matching(change: EmitEvent, waits: Waits) -> list[Wait]:
+    """Those of the waits that this event ends."""
+    found = waits.get(change.id, ())
+    payload = decode(change.payload) if found else None
+    return [w for w in found if w.match is None or contains(payload, decode(w.match))]
 
 
 async def emit_events(
-    db: asyncpg.Connection, found: list[tuple[int, EmitEvent]], waits: Waits | None,
-    done: Committed, ask: ClaimRuns | None = None,
-) -> Claimed | None:  # fmt: skip
+    db: asyncpg.Connection,
+    found: list[tuple[int, EmitEvent]],
+    waits: Waits | None,
+    done: Committed,
+) -> None:
     """Write events to the outbox and end every wait of the workspace that they match.
 
     `waits` are those that there were once their names were locked; None if the batch has opened
-    others since. A worker that asks meanwhile is given the runs at once, if it has room for all.
+    others since.
     """
     new = await _write_events(db, found, done)
     if not new:
-        return None
+        return
     waits = await waiting_for(db, new) if waits is None else waits
     results: dict[tuple[str, str], Result] = {}
-    ended: list[Wait] = []
     for change in new:
-        payload = decode(change.payload)
-        for wait in waits.get(change.id, ()):
-            pair = wait.run_id, wait.key
-            if pair not in results and (
-                wait.match is None or contains(payload, decode(wait.match))
-            ):
-                results[pair] = Result(*pair, change.payload, change.created_at)
-                ended.append(wait)
-    if ask is not None and 0 < len(ended) < ask.limit and all(w.fits(ask) for w in ended):
-        return await take_woken(db, ask, list(results.values()), done)
+        for run_id, key, _ in matching(change, waits):
+            results.setdefault(
+                (run_id, key), Result(run_id, key, change.payload, change.created_at)
+            )
     await end_waits(db, list(results.values()), done)
-    return None
 
 
 async def _write_events(
     db: asyncpg.Connection, found: list[tuple[int, EmitEvent]], done: Committed
 ) -> list[EmitEvent]:
-    rows = await db.fetch(
-        """INSERT INTO events (id, workspace_id, type, key, once_key, payload, created_at, pending)
-           SELECT *, CASE WHEN EXISTS (SELECT FROM triggers t
-                   WHERE t.workspace_id = g.workspace_id AND t.event = g.type)
-               THEN nextval('events_places') END
-           FROM unnest($1::text[], $2::text[], $3::text[], $4::text[], $5::text[], $6::text[],
-                       $7::bigint[]) AS g (id, workspace_id, type, key, once_key, payload, at)
-           ON CONFLICT DO NOTHING RETURNING id, pending""",
-        *zip(
-            *[
-                (c.id, c.workspace_id, c.type, c.key, c.once_key, c.payload, c.created_at)
-                for _, c in found
-            ],
-            strict=True,
-        ),
-    )  # fmt: skip
+    changes = [change for _, change in found]
+    rows = await db.fetch(inserted(1), *columns_of(changes))
     new = {row[0] for row in rows}
     done.firing = done.firing or any(row[1] is not None for row in rows)
-    others = [change.id for _, change in found if change.id not in new]
+    others = [change.id for change in changes if change.id not in new]
     # An event with this very id was sent before, and its acknowledgement lost: it is new still.
     sent: set[str] = set()
     if others:
@@ -127,4 +125,4 @@ async def _write_events(
         sent = {row[0] for row in rows}
     for index, change in found:
         done.outcomes[index] = change.id in new or change.id in sent
-    return [change for _, change in found if change.id in new]
+    return [change for change in changes if change.id in new]

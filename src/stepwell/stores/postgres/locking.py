@@ -45,24 +45,6 @@ def _named(ending: str) -> str:
        )"""
 
 
-def begin_with(names: Collection[str]) -> str:
-    """Begins a transaction and locks these names for oneself alone, in one trip.
-
-    What is sent with BEGIN takes no parameters, so the names are in the text.
-    """
-    listed = ", ".join(map(_literal, names))
-    return f"""BEGIN;
-        SELECT pg_advisory_xact_lock(hash) FROM (
-            SELECT DISTINCT hashtextextended(name, 0) AS hash FROM unnest(ARRAY[{listed}]) AS name
-            ORDER BY hash) n"""
-
-
-def _literal(text: str) -> str:
-    """In the form whose meaning no setting of the server changes."""
-    escaped = text.replace("\\", "\\\\").replace("'", "''")
-    return f"E'{escaped}'"
-
-
 async def lock_names(
     db: asyncpg.Connection, names: Mapping[str, bool], ending: Collection[str]
 ) -> None:

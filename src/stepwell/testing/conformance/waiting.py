@@ -308,7 +308,8 @@ async def a_run_whose_wait_ends_first_is_due_when_it_rests(store: Store) -> None
 async def _parked(store: Store, *run_ids: str, **options: Any) -> None:
     """Runs that wait for an event, and whom nobody holds."""
     await commit(store, *(start(store, run_id, **options) for run_id in run_ids))
-    held = [Held(run.id, "w1", run.fence) for run in (await claim(store, "w1")).runs]
+    found = (await claim(store, "w1", limit=len(run_ids))).runs
+    held = [Held(run.id, "w1", run.fence) for run in found]
     assert len(held) == len(run_ids)
     await commit(store, *(wait(store, each, "a") for each in held))
     await commit(store, *(ParkRun(each, ["a"]) for each in held))
@@ -357,6 +358,31 @@ async def an_event_gives_nobody_what_they_cannot_take(store: Store) -> None:
     assert (await _emitted(store, 3)).lease_lost
     await enlist(store, "w2")
     assert [run.id for run in (await claim(store, "w2")).runs] == ["r5"]
+
+
+@check
+async def of_several_events_the_first_that_is_new_ends_a_wait(store: Store) -> None:
+    await enlist(store, "w1")
+    now = store.clock.now()
+    await commit(store, EmitEvent("e0", WORKSPACE, "mail", "0", now, key="k", once=True))
+    await _parked(store, "r1", "r2")
+    again = EmitEvent("e1", WORKSPACE, "mail", "1", now, key="k", once=True)
+    others = [EmitEvent(f"e{n}", WORKSPACE, "mail", str(n), now) for n in (2, 3)]
+    ask = ClaimRuns(WORKSPACE, "w1", [PROGRAM], 10, now)
+    *new, claimed = await commit(store, again, *others, ask)
+    assert new == [False, True, True]
+    assert [(run.id, run.waits[0].result) for run in claimed.runs] == [("r1", "2"), ("r2", "2")]
+
+
+@check
+async def an_event_may_wake_more_runs_than_anybody_has_room_for(store: Store) -> None:
+    await enlist(store, "w1")
+    names = [f"r{number:03}" for number in range(150)]
+    await _parked(store, *names)
+    claimed = await _emitted(store, limit=100)
+    assert (len(claimed.runs), claimed.more) == (100, True)
+    rest = (await claim(store, "w1", limit=100)).runs
+    assert sorted(run.id for run in (*claimed.runs, *rest)) == names
 
 
 @check
