@@ -15,7 +15,7 @@ from stepwell.cli.arguments import common, read_duration
 from stepwell.cli.output import emit
 from stepwell.cli.server_files import ServerFiles
 from stepwell.cli.session import store_url
-from stepwell.cli.supervisor import catch_signals
+from stepwell.cli.supervisor import catch_signals, keep_what_is_there
 from stepwell.cli.targets import load_targets
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.names import STATE_FOLDER, check_count
@@ -97,6 +97,7 @@ class _Serving:
                 with files.naming(base) if local else contextlib.nullcontext():
                     await self._announce(host, files if local else None, base, url)
                     telling = asyncio.create_task(_tell(stop))
+                    keep_what_is_there()
                     proxies = settings.trusted_proxies
                     await server.serve(api, listening, stop, self._grace, proxies)
                     telling.cancel()

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import gc
 import json
 import logging
 import signal
@@ -23,6 +24,8 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 STEADY_SECONDS = 60.0
 # On top of the grace for steps: closing connections, giving runs back.
 KILL_SECONDS = 15.0
+# So many more objects than before, and garbage is looked for among them: runs leave none.
+YOUNG_OBJECTS = 5_000
 
 Document = dict[str, Any]
 
@@ -37,6 +40,17 @@ def catch_signals(stop: asyncio.Event) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, caught, number)
+
+
+def keep_what_is_there() -> None:
+    """A process has begun: what it is made of stays, and garbage is not looked for in it again.
+
+    With hundreds of runs in memory, looking through modules and schemas took a tenth of the time,
+    and held up everybody for 50 ms each time.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(YOUNG_OBJECTS)
 
 
 class Tie:

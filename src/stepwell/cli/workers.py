@@ -18,7 +18,13 @@ from stepwell.cli.exposing import HIGHEST_PORT, Showing, shown
 from stepwell.cli.health import Health, health_of
 from stepwell.cli.output import emit, moment, table
 from stepwell.cli.session import connected, stepwell_at, store_url
-from stepwell.cli.supervisor import Document, Supervisor, Tie, catch_signals
+from stepwell.cli.supervisor import (
+    Document,
+    Supervisor,
+    Tie,
+    catch_signals,
+    keep_what_is_there,
+)
 from stepwell.cli.targets import Targets, load_targets
 from stepwell.kernel.durations import lease_seconds, seconds
 from stepwell.kernel.names import check_count
@@ -153,6 +159,7 @@ async def _work_until_stopped(
                 ready([found])
             else:
                 tie.say(found)
+            keep_what_is_there()
             await stop.wait()
             if tie is None:
                 click.echo("Stopping; steps in progress are given a moment.", err=True)

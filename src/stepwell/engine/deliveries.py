@@ -106,6 +106,10 @@ class Deliveries:
         if ready is not None and not self._branches:
             self._went_on = len(ready), ready[0] if ready else None
 
+    def over(self) -> None:
+        """The program has ended: let go of what may be another's."""
+        self._went_on = None
+
     def begins(self, own: asyncio.Task[None] | None) -> None:
         """The current task begins an operation; `own` is that of the program itself.
 

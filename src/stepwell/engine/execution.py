@@ -96,6 +96,11 @@ class Execution:
     def run_id(self) -> str:
         return self.claimed.id
 
+    def over(self) -> None:
+        """Its task ends: let go of it, lest both wait for the garbage collector to find them."""
+        self.task = None
+        self.deliveries.over()
+
     # -- keys and the journal ------------------------------------------------------------
 
     @property

@@ -26,7 +26,6 @@ from stepwell.errors import (
 )
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.ids import Ids
-from stepwell.kernel.mapping import mapped
 from stepwell.kernel.names import bounded
 from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
 from stepwell.store import Store
@@ -103,7 +102,7 @@ class Firer:
         own_key = None if key is None else bounded(f"{trigger.type}:{trigger.id}:{key}")
         with alone(trigger):
             kind, config = self.read(trigger)
-            input = payload if config.map is None else mapped(config.map, payload)
+            input = payload if config.mapping is None else config.mapping.of(payload)
             return await self._starter.prepare(
                 trigger.definition, input, loose=kind.loose and config.map is None,
                 trigger={"type": trigger.type, "id": trigger.id, "name": trigger.name, **about},

@@ -155,22 +155,32 @@ class Receiver:
         ]
         if not changes and not events:
             return Received(None, False, note="The request was taken, and reports no event.")
-        submitted = self._writer.submit(*changes, *events)
-        submitted.add_done_callback(lambda done: self._fired(trigger, delivery, done))
+        # Another than the submitted one: who waits no longer must not call off what becomes of it.
+        told_us: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+        self._writer.submit(*changes, *events).add_done_callback(
+            lambda done: self._fired(trigger, delivery, done, told_us)
+        )
         self._claim_soon()
-        # Whoever waits no longer must not call off what others may have been told of.
-        outcomes = await asyncio.shield(submitted)
+        outcomes = await told_us
         if not delivery.starts:
             return Received(None, any(outcomes), sum(outcomes))
         (run_id, created), *told = outcomes
         return Received(run_id, created, sum(told))
 
     def _fired(
-        self, trigger: TriggerRecord, delivery: Delivery, done: asyncio.Future[list[Any]]
-    ) -> None:
+        self, trigger: TriggerRecord, delivery: Delivery, done: asyncio.Future[list[Any]],
+        waiter: asyncio.Future[list[Any]],
+    ) -> None:  # fmt: skip
         """Note that a trigger has fired, also if its sender did not wait for it."""
-        if not done.cancelled() and done.exception() is None:
+        error = done.exception()
+        if error is None:
             self._tally.fired(trigger, done.result()[0][0] if delivery.starts else None)
+        if waiter.done():
+            return
+        if error is None:
+            waiter.set_result(done.result())
+        else:
+            waiter.set_exception(error)
 
     async def _secrets(self, names: Sequence[str]) -> list[str]:
         if not names:

@@ -15,12 +15,24 @@ PATIENCE_SECONDS = 0.05
 
 
 class _Reading(Generic[V]):
-    """A read, and how many wait for it."""
+    """A read, and those who wait for it."""
 
     task: asyncio.Task[V]
 
     def __init__(self) -> None:
-        self.waiting = 0
+        self.waiters: list[asyncio.Future[V]] = []
+
+    def ended(self, task: asyncio.Task[V]) -> None:
+        error = None if task.cancelled() else task.exception()
+        for waiter in self.waiters:
+            if waiter.done():
+                continue
+            if task.cancelled():
+                waiter.cancel()
+            elif error is not None:
+                waiter.set_exception(error)
+            else:
+                waiter.set_result(task.result())
 
 
 class SharedReads(Generic[K, V]):
@@ -39,14 +51,17 @@ class SharedReads(Generic[K, V]):
             answering = self._answer(key, reading, self._current.get(key))
             # It belongs to nobody in particular, least of all to the run that asks first.
             reading.task = asyncio.create_task(answering, context=Context())
-        reading.waiting += 1
+            reading.task.add_done_callback(reading.ended)
+        # One of its own: shielding the task would cost each who waits twice as much.
+        waiter: asyncio.Future[V] = asyncio.get_running_loop().create_future()
+        reading.waiters.append(waiter)
         try:
-            return await asyncio.shield(reading.task)
-        finally:
-            reading.waiting -= 1
-            if not reading.waiting:
+            return await waiter
+        except asyncio.CancelledError:
+            if all(each.cancelled() for each in reading.waiters):
                 reading.task.cancel()
                 self._forget(self._next, key, reading)
+            raise
 
     async def _answer(self, key: K, own: _Reading[V], before: _Reading[V] | None) -> V:
         if before is not None:

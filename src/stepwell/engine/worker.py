@@ -299,6 +299,7 @@ class Worker:
                 raise
         finally:
             self._forget(execution)
+            execution.over()
 
     async def _end_or_stop(self, execution: Execution) -> None:
         """The program's task was cancelled, but not by us: by itself, or because all of it stops.

@@ -113,8 +113,12 @@ class TimeLimit:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        if self._timer is not None:
-            self._timer.cancel()
+        timer, self._timer = (
+            self._timer,
+            None,
+        )  # it refers to this, and must not be found in circles
+        if timer is not None:
+            timer.cancel()
         await self._limit.__aexit__(kind, error, trace)
 
     def _expire(self) -> None:
