@@ -91,19 +91,7 @@ def _insert(db: apsw.Connection, starts: list[StartRun], done: Committed) -> lis
     file_terms(db, starts)
     outcomes = []
     entered: dict[str, None] = {}
-    for change in starts:
-        run_id = change.id
-        if change.idempotency_key is not None:
-            found = one(
-                db,
-                """SELECT id FROM runs WHERE workspace_id = ? AND definition = ?
-                      AND idempotency_key = ?""",
-                change.workspace_id,
-                change.definition,
-                change.idempotency_key,
-            )
-            assert found is not None
-            run_id = found[0]
+    for change, run_id in zip(starts, _with_their_keys(db, starts), strict=True):
         created = run_id == change.id
         if created and change.id in new:
             if change.fork_from_step is not None or change.fork_for_retry:
@@ -117,6 +105,21 @@ def _insert(db: apsw.Connection, starts: list[StartRun], done: Committed) -> lis
         wake_queued(db, limit_key, starts[-1].created_at, done)
     done.due = True
     return outcomes
+
+
+def _with_their_keys(db: apsw.Connection, starts: list[StartRun]) -> list[str]:
+    """The ids of the runs that starts have led to: another's, if that has the same key."""
+    if all(change.idempotency_key is None for change in starts):
+        return [change.id for change in starts]
+    return unpack(
+        db,
+        """SELECT json_group_array(coalesce(id, own)) FROM (
+               SELECT g.value->>0 AS own, (
+                   SELECT id FROM runs WHERE workspace_id = g.value->>1
+                      AND definition = g.value->>2 AND idempotency_key = g.value->>3) AS id
+               FROM json_each(?) g ORDER BY g.key)""",
+        pack([(s.id, s.workspace_id, s.definition, s.idempotency_key) for s in starts]),
+    )
 
 
 def _enter_limits(db: apsw.Connection, change: StartRun) -> dict[str, None]:
