@@ -24,8 +24,6 @@ FIRST_PAUSE, LONGEST_PAUSE = 1.0, 30.0
 STEADY_SECONDS = 60.0
 # On top of the grace for steps: closing connections, giving runs back.
 KILL_SECONDS = 15.0
-# So many more objects than before, and garbage is looked for among them: runs leave none.
-YOUNG_OBJECTS = 5_000
 
 Document = dict[str, Any]
 
@@ -50,7 +48,6 @@ def keep_what_is_there() -> None:
     """
     gc.collect()
     gc.freeze()
-    gc.set_threshold(YOUNG_OBJECTS)
 
 
 class Tie:
