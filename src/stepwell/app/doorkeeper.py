@@ -299,10 +299,6 @@ class Doorkeeper:
             session, now = row[0], self._clock.now()
             await self._access.end_sessions(session.user_id, now, only=session.id)
 
-    async def end_sessions(self, user_id: str) -> None:
-        """Log a user out everywhere."""
-        await self._access.end_sessions(user_id, self._clock.now())
-
     async def first_start(self) -> str | None:
         """Make a workspace and its owner if there is no user yet; a link that logs them in.
 
