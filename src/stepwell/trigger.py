@@ -20,7 +20,6 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
-from functools import cached_property
 from typing import Any, ClassVar
 
 import msgspec
@@ -30,7 +29,7 @@ from pydantic import Field, field_validator
 from stepwell.config import Config, note, plainly
 from stepwell.errors import TriggerInvalid
 from stepwell.graph.problems import Problem, Problems
-from stepwell.kernel.mapping import Map, read_map
+from stepwell.kernel.mapping import read_map
 from stepwell.kernel.records import EventRecord
 from stepwell.kernel.schedules import Schedule
 
@@ -49,11 +48,6 @@ class TriggerConfig(Config):
         if value is not None:
             plainly(read_map, value)
         return value
-
-    @cached_property
-    def mapping(self) -> Map | None:
-        """The map as it is followed."""
-        return None if self.map is None else read_map(self.map)
 
 
 class Request(msgspec.Struct, frozen=True):

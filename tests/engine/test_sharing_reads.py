@@ -123,6 +123,26 @@ async def test_a_failure_is_told_to_all_who_asked_and_to_nobody_after_them() -> 
     assert await late == "back"
 
 
+async def test_who_asks_after_everything_was_cancelled_is_answered() -> None:
+    shelf = Shelf()
+    reads = SharedReads(shelf.read)
+    first = [asked(reads, "a") for _ in range(2)]
+    await turns()
+    second = asked(reads, "a")
+    await turns()
+    waiting = reads._next["a"].task
+    waiting.cancel()
+    while not waiting.done():
+        await asyncio.sleep(0)
+    late = asked(reads, "a")
+    shelf.open.set()
+    assert [await each for each in first] == ["old", "old"]
+    with pytest.raises(asyncio.CancelledError):
+        await second
+    assert await late == "old"
+    assert (reads._current, reads._next) == ({}, {})
+
+
 async def test_a_read_belongs_to_no_run() -> None:
     found: list[Any] = []
 

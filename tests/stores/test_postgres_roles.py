@@ -60,7 +60,9 @@ async def test_a_worker_needs_no_more_than_its_role(url: str) -> None:
             await execute(agent, forbidden)
 
 
-async def test_events_need_no_right_to_temporary_things(url: str) -> None:
+async def test_events_need_no_right_to_temporary_things(
+    url: str, caplog: pytest.LogCaptureFixture
+) -> None:
     user, database = f"agent_{next(_numbers)}", urlsplit(url).path.removeprefix("/")
     async with Stepwell(url, workflows=[alone]):
         await execute(
@@ -73,6 +75,7 @@ async def test_events_need_no_right_to_temporary_things(url: str) -> None:
         assert await sw.emit("go", {"by": user}, idempotency_key="one") is True
         assert await run.result() == {"by": user}
         assert await sw.emit("go", {"by": user}, idempotency_key="one") is False
+    assert caplog.text.count("no temporary function can be made") == 1
 
 
 async def test_a_worker_may_ask_for_migrations_but_not_apply_them(

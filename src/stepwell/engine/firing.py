@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -26,6 +26,7 @@ from stepwell.errors import (
 )
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.ids import Ids
+from stepwell.kernel.mapping import Map, read_map
 from stepwell.kernel.names import bounded
 from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
 from stepwell.store import Store
@@ -45,6 +46,15 @@ MAX_READ = 1000
 TriggerTypes = Callable[[], Mapping[str, TriggerType]]
 
 
+class _Read(NamedTuple):
+    """A trigger as it was read, until it is changed."""
+
+    serial: int
+    kind: TriggerType
+    config: Any
+    map: Map | None
+
+
 class Firer:
     """Prepares the runs that triggers start."""
 
@@ -61,20 +71,25 @@ class Firer:
         self._types = types
         self._changed = changed
         self._started = started
-        self._read: dict[str, tuple[int, TriggerType, Any]] = {}
+        self._read: dict[str, _Read] = {}
 
     def read(self, trigger: TriggerRecord) -> tuple[TriggerType, Any]:
         """The type of a trigger, and its config; raises TriggerInvalid."""
-        serial, kind, config = self._read.get(trigger.id, (0, None, None))
-        if kind is None or serial != trigger.serial:
+        known = self._known(trigger)
+        return known.kind, known.config
+
+    def _known(self, trigger: TriggerRecord) -> _Read:
+        known = self._read.get(trigger.id)
+        if known is None or known.serial != trigger.serial:
             kind = self._types().get(trigger.type)
             if kind is None:  # another process has a package that brings it
                 raise TriggerInvalid(f"There is no trigger type {trigger.type!r} here.")
             config = kind.valid(trigger.config, trigger.timezone)
+            map = None if config.map is None else read_map(config.map)
             if len(self._read) >= MAX_READ:
                 self._read.clear()
-            self._read[trigger.id] = (trigger.serial, kind, config)
-        return kind, config
+            known = self._read[trigger.id] = _Read(trigger.serial, kind, config, map)
+        return known
 
     async def fault_of(self, trigger: TriggerRecord) -> StepwellError | None:
         """Why this process cannot read a trigger, or the document of its runs, if it cannot."""
@@ -101,10 +116,10 @@ class Firer:
         """
         own_key = None if key is None else bounded(f"{trigger.type}:{trigger.id}:{key}")
         with alone(trigger):
-            kind, config = self.read(trigger)
-            input = payload if config.mapping is None else config.mapping.of(payload)
+            known = self._known(trigger)
+            input = payload if known.map is None else known.map.of(payload)
             return await self._starter.prepare(
-                trigger.definition, input, loose=kind.loose and config.map is None,
+                trigger.definition, input, loose=known.kind.loose and known.map is None,
                 trigger={"type": trigger.type, "id": trigger.id, "name": trigger.name, **about},
                 idempotency_key=own_key, traceparent=traceparent, user=user,
             )  # fmt: skip

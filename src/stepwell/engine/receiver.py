@@ -173,14 +173,13 @@ class Receiver:
     ) -> None:  # fmt: skip
         """Note that a trigger has fired, also if its sender did not wait for it."""
         error = done.exception()
+        if not waiter.done():
+            if error is None:
+                waiter.set_result(done.result())
+            else:
+                waiter.set_exception(error)
         if error is None:
             self._tally.fired(trigger, done.result()[0][0] if delivery.starts else None)
-        if waiter.done():
-            return
-        if error is None:
-            waiter.set_result(done.result())
-        else:
-            waiter.set_exception(error)
 
     async def _secrets(self, names: Sequence[str]) -> list[str]:
         if not names:

@@ -21,6 +21,7 @@ class _Reading(Generic[V]):
 
     def __init__(self) -> None:
         self.waiters: list[asyncio.Future[V]] = []
+        self.waiting = 0
 
     def ended(self, task: asyncio.Task[V]) -> None:
         error = None if task.cancelled() else task.exception()
@@ -46,7 +47,7 @@ class SharedReads(Generic[K, V]):
 
     async def get(self, key: K) -> V:
         reading = self._next.get(key)
-        if reading is None:
+        if reading is None or reading.task.done():  # all tasks of the loop were cancelled
             reading = self._next[key] = _Reading()
             answering = self._answer(key, reading, self._current.get(key))
             # It belongs to nobody in particular, least of all to the run that asks first.
@@ -55,13 +56,14 @@ class SharedReads(Generic[K, V]):
         # One of its own: shielding the task would cost each who waits twice as much.
         waiter: asyncio.Future[V] = asyncio.get_running_loop().create_future()
         reading.waiters.append(waiter)
+        reading.waiting += 1
         try:
             return await waiter
-        except asyncio.CancelledError:
-            if all(each.cancelled() for each in reading.waiters):
+        finally:
+            reading.waiting -= 1
+            if not reading.waiting and not reading.task.done():
                 reading.task.cancel()
                 self._forget(self._next, key, reading)
-            raise
 
     async def _answer(self, key: K, own: _Reading[V], before: _Reading[V] | None) -> V:
         if before is not None:

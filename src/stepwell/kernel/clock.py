@@ -113,10 +113,8 @@ class TimeLimit:
         self, kind: type[BaseException] | None, error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:  # fmt: skip
-        timer, self._timer = (
-            self._timer,
-            None,
-        )  # it refers to this, and must not be found in circles
+        # It refers to this: both would wait for the garbage collector.
+        timer, self._timer = self._timer, None
         if timer is not None:
             timer.cancel()
         await self._limit.__aexit__(kind, error, trace)

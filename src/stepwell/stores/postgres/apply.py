@@ -51,7 +51,7 @@ Locked = dict[str, asyncpg.Record]
 async def apply(
     db: asyncpg.Connection, batch: Sequence[Change], *, expectant: bool = False
 ) -> Committed:
-    """Apply the batch and make it durable, or raise and leave nothing.
+    """Apply the batch and make it durable, or raise: then sending it again does no harm.
 
     `expectant`: a claim will probably find something, so that no look need come first.
     """
@@ -209,7 +209,7 @@ async def _lock(
         await lock_names(db, names, ending)
         names = {}
         if events:
-            waits = await emitting.waiting_for(db, events)
+            waits = await emitting.waiting_for(db, events, emitting.places_of(events))
             run_ids.update(wait.run_id for found in waits.values() for wait in found)
         if debounced:
             run_ids.update(await pacing.absorbing(db, debounced))

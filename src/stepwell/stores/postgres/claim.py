@@ -24,6 +24,9 @@ SPARE = 50
 # When to look again at what others had locked: they are done by then, or hold it for long.
 PASSED_OVER_MICROS = 50_000
 
+# In what follows, here and where it is made use of, $1 is the worker, $2 the time, $3 its workspace
+# and $4 its programs.
+
 # (program, priority) of all live runs this worker can execute.
 LANES = """lanes (program, priority) AS (
        SELECT p, (SELECT r.priority FROM runs r WHERE r.workspace_id = $3 AND r.program = p

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import NamedTuple
 
 import asyncpg
@@ -23,9 +23,11 @@ class Wait(NamedTuple):
 
 # By the id of the event.
 Waits = dict[str, list[Wait]]
+# Where waits for events are filed: numbers of events, workspaces, types and terms.
+Places = list[tuple[int | str, ...]]
 
 
-def found(first: int) -> str:
+def open_waits(first: int) -> str:
     """SQL for the open waits at places, of which the first column is this parameter."""
     return f"""SELECT g.number, w.run_id, w.key, w.match
                FROM unnest(${first}::integer[], ${first + 1}::text[], ${first + 2}::text[],
@@ -36,7 +38,7 @@ def found(first: int) -> str:
                      AND ended_at IS NULL OFFSET 0) w"""
 
 
-def places_of(changes: Sequence[EmitEvent]) -> list[tuple[Iterable[int | str], ...]]:
+def places_of(changes: Sequence[EmitEvent]) -> Places:
     """Where waits for these events are filed, in columns."""
     return list(
         zip(
@@ -50,15 +52,14 @@ def places_of(changes: Sequence[EmitEvent]) -> list[tuple[Iterable[int | str], .
     )
 
 
-def inserted(first: int) -> str:
+def insert(first: int) -> str:
     """SQL that writes events, of which the first column is this parameter: those that are new."""
     types = [*["text"] * 6, "bigint"]
     columns = ", ".join(f"${number}::{type_}[]" for number, type_ in enumerate(types, first))
     return f"""INSERT INTO events (id, workspace_id, type, key, once_key, payload, created_at,
                    pending)
-               SELECT *, CASE WHEN EXISTS (SELECT FROM triggers t
-                       WHERE t.workspace_id = g.workspace_id AND t.event = g.type)
-                   THEN nextval('events_places') END
+               SELECT *, (SELECT nextval('events_places') FROM triggers t
+                          WHERE t.workspace_id = g.workspace_id AND t.event = g.type LIMIT 1)
                FROM unnest({columns}) AS g (id, workspace_id, type, key, once_key, payload, at)
                ON CONFLICT DO NOTHING RETURNING id, pending"""
 
@@ -71,19 +72,21 @@ def columns_of(changes: Sequence[EmitEvent]) -> list[tuple[str | int | None, ...
     return list(zip(*rows, strict=True))
 
 
-async def waiting_for(db: asyncpg.Connection, changes: Sequence[EmitEvent]) -> Waits:
-    """Open waits that may match these events."""
+async def waiting_for(
+    db: asyncpg.Connection, changes: Sequence[EmitEvent], places: Places, most: int | None = None
+) -> Waits:
+    """Open waits that may match these events, all or at most so many."""
     waits: Waits = {}
-    for number, *wait in await db.fetch(found(1), *places_of(changes)):
+    for number, *wait in await db.fetch(f"{open_waits(1)} LIMIT $5", *places, most):
         waits.setdefault(changes[number].id, []).append(Wait(*wait))
     return waits
 
 
 def matching(change: EmitEvent, waits: Waits) -> list[Wait]:
     """Those of the waits that this event ends."""
-    found = waits.get(change.id, ())
-    payload = decode(change.payload) if found else None
-    return [w for w in found if w.match is None or contains(payload, decode(w.match))]
+    candidates = waits.get(change.id, ())
+    payload = decode(change.payload) if candidates else None
+    return [w for w in candidates if w.match is None or contains(payload, decode(w.match))]
 
 
 async def emit_events(
@@ -100,7 +103,8 @@ async def emit_events(
     new = await _write_events(db, found, done)
     if not new:
         return
-    waits = await waiting_for(db, new) if waits is None else waits
+    if waits is None:
+        waits = await waiting_for(db, new, places_of(new))
     results: dict[tuple[str, str], Result] = {}
     for change in new:
         for run_id, key, _ in matching(change, waits):
@@ -114,15 +118,18 @@ async def _write_events(
     db: asyncpg.Connection, found: list[tuple[int, EmitEvent]], done: Committed
 ) -> list[EmitEvent]:
     changes = [change for _, change in found]
-    rows = await db.fetch(inserted(1), *columns_of(changes))
+    rows = await db.fetch(insert(1), *columns_of(changes))
     new = {row[0] for row in rows}
-    done.firing = done.firing or any(row[1] is not None for row in rows)
     others = [change.id for change in changes if change.id not in new]
-    # An event with this very id was sent before, and its acknowledgement lost: it is new still.
+    # An event with this very id was sent before, and its acknowledgement lost: it is new still,
+    # and nobody may have been told what it has made due.
     sent: set[str] = set()
     if others:
-        rows = await db.fetch("SELECT id FROM events WHERE id = ANY($1)", others)
-        sent = {row[0] for row in rows}
+        again = await db.fetch("SELECT id, pending FROM events WHERE id = ANY($1)", others)
+        sent = {row[0] for row in again}
+        done.due = done.due or bool(sent)
+        rows += again
+    done.firing = done.firing or any(row[1] is not None for row in rows)
     for index, change in found:
         done.outcomes[index] = change.id in new or change.id in sent
     return [change for change in changes if change.id in new]

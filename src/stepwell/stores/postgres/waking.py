@@ -10,16 +10,24 @@ parts as the other statements of this version, whatever version others are of.
 from __future__ import annotations
 
 import json
+import logging
 from collections.abc import Collection, Sequence
 from typing import Any
+from weakref import WeakSet
 
 import asyncpg
 
 from stepwell.kernel.changes import Claimed, ClaimRuns, Committed, EmitEvent
 from stepwell.kernel.crashes import SUSPECT
 from stepwell.stores.postgres import claim, emitting
+from stepwell.stores.postgres.address import PASSING
 from stepwell.stores.postgres.ending import END_GIVEN
 from stepwell.stores.postgres.locking import event_name
+
+log = logging.getLogger("stepwell.postgres")
+
+# Connections that cannot have the function, most likely for want of the right to TEMPORARY.
+_without: WeakSet[asyncpg.Connection] = WeakSet()
 
 # Events that may wake more runs than these are worth a transaction of several statements.
 FEW = 100
@@ -36,21 +44,20 @@ _FUNCTION = f"""CREATE FUNCTION pg_temp.emit(
 ) RETURNS SETOF json LANGUAGE plpgsql AS $body$
 DECLARE
     new_ids text[];
-    fires boolean;
     woken_ids text[];
     woken_at bigint[];
     takes boolean := false;
 BEGIN
     PERFORM pg_advisory_xact_lock(hash) FROM (
         SELECT DISTINCT hashtextextended(name, 0) AS hash FROM unnest($6) AS name ORDER BY hash) n;
-    IF EXISTS (SELECT FROM ({emitting.found(7)}) f
+    IF EXISTS (SELECT FROM ({emitting.open_waits(7)}) f
                WHERE (f.run_id, f.key) NOT IN (SELECT * FROM unnest($11, $12))) THEN
         RETURN;
     END IF;
     PERFORM FROM runs WHERE id = ANY($20) ORDER BY id FOR NO KEY UPDATE;
 
-    WITH new AS ({emitting.inserted(13)})
-    SELECT array_agg(new.id), bool_or(new.pending IS NOT NULL) FROM new INTO new_ids, fires;
+    WITH new AS ({emitting.insert(13)})
+    SELECT coalesce(array_agg(new.id), '{{}}') FROM new INTO new_ids;
 
     WITH given AS MATERIALIZED (
         -- Of several events, the first that is new.
@@ -95,9 +102,12 @@ BEGIN
     END IF;
 
     RETURN QUERY WITH RECURSIVE {claim.LANES}
-    SELECT json_build_array('done', ARRAY(SELECT id FROM events WHERE id = ANY($13)), fires,
-        woken_ids IS NOT NULL, takes, takes AND ({claim.ANYTHING_DUE}),
-        CASE WHEN takes THEN {claim.NEXT_AT} END);
+    SELECT json_build_array('done', ARRAY(SELECT id FROM events WHERE id = ANY($13)),
+        EXISTS (SELECT FROM events WHERE id = ANY($13) AND pending IS NOT NULL),
+        -- One that was sent before may have made something due that nobody was told of.
+        (woken_ids IS NOT NULL AND NOT takes)
+            OR EXISTS (SELECT FROM events WHERE id = ANY($13) AND id <> ALL(new_ids)),
+        takes, takes AND ({claim.ANYTHING_DUE}), CASE WHEN takes THEN {claim.NEXT_AT} END);
 END
 $body$"""
 
@@ -112,7 +122,10 @@ async def emit_alone(
     A worker that asks meanwhile is given the runs that they wake at once, if it has room for all:
     what else is due is left for its next claim.
     """
-    waits = await emitting.waiting_for(db, changes)
+    if db in _without:
+        return None
+    places = emitting.places_of(changes)
+    waits = await emitting.waiting_for(db, changes, places, FEW + 1)
     seen = {(wait.run_id, wait.key) for found in waits.values() for wait in found}
     if len(seen) > FEW:
         return None
@@ -130,7 +143,7 @@ async def emit_alone(
         asking.programs,
         asking.limit,
         list({event_name(change.type) for change in changes}),
-        *emitting.places_of(changes),
+        *places,
         *_columns(seen, 2),
         *emitting.columns_of(changes),
         *_columns(matches, 3),
@@ -143,13 +156,17 @@ def _columns(rows: Collection[tuple[Any, ...]], width: int) -> list[tuple[Any, .
 
 
 async def _call(db: asyncpg.Connection, *values: Any) -> list[list[Any]]:
-    """What the function returns; nothing if this role may not even have one of its own."""
+    """What the function returns; nothing if there can be none."""
     try:
         rows = await db.fetch(_EMIT, *values)
     except (asyncpg.UndefinedFunctionError, asyncpg.InvalidSchemaNameError):
         try:
             await db.execute(_FUNCTION)
-        except asyncpg.InsufficientPrivilegeError:
+        except PASSING:
+            raise
+        except asyncpg.PostgresError as error:
+            log.warning("Events take longer: no temporary function can be made (%s).", error)
+            _without.add(db)
             return []
         rows = await db.fetch(_EMIT, *values)
     return [json.loads(row[0]) for row in rows]
@@ -157,9 +174,8 @@ async def _call(db: asyncpg.Connection, *values: Any) -> list[list[Any]]:
 
 def _told(rows: list[list[Any]], changes: Sequence[EmitEvent]) -> tuple[Committed, Claimed | None]:
     """What the function did."""
-    _, kept, fires, wakes, takes, more, next_at = rows[-1]
-    done = Committed([change.id in kept for change in changes])
-    done.firing, done.due = bool(fires), wakes and not takes
+    _, kept, firing, due, takes, more, next_at = rows[-1]
+    done = Committed([change.id in kept for change in changes], firing=firing, due=due)
     if not takes:
         return done, None
     runs = [claim.claimed_run(list(row.values())) for what, row in rows[:-1] if what == "taken"]

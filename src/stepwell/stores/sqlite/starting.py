@@ -111,15 +111,17 @@ def _with_their_keys(db: apsw.Connection, starts: list[StartRun]) -> list[str]:
     """The ids of the runs that starts have led to: another's, if that has the same key."""
     if all(change.idempotency_key is None for change in starts):
         return [change.id for change in starts]
-    return unpack(
+    found = unpack(
         db,
-        """SELECT json_group_array(coalesce(id, own)) FROM (
-               SELECT g.value->>0 AS own, (
+        """SELECT json_group_array(id) FROM (
+               SELECT CASE WHEN g.value->>3 IS NULL THEN g.value->>0 ELSE (
                    SELECT id FROM runs WHERE workspace_id = g.value->>1
-                      AND definition = g.value->>2 AND idempotency_key = g.value->>3) AS id
+                      AND definition = g.value->>2 AND idempotency_key = g.value->>3) END AS id
                FROM json_each(?) g ORDER BY g.key)""",
         pack([(s.id, s.workspace_id, s.definition, s.idempotency_key) for s in starts]),
     )
+    assert None not in found
+    return found
 
 
 def _enter_limits(db: apsw.Connection, change: StartRun) -> dict[str, None]:
