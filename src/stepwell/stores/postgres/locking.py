@@ -11,7 +11,7 @@ each other: names of limits and events by their hash, then rows of `runs` by id,
 - Counting the slots of a limit needs the lock on its name.
 
 A claim comes last in its batch and waits for nobody: what others have locked it leaves alone.
-Whoever gives runs to a worker shares the row of that worker, so that nobody ends its lease meanwhile.
+Whoever gives runs to a worker shares its row, so that nobody ends its lease meanwhile.
 """
 
 from __future__ import annotations
