@@ -1,4 +1,4 @@
-"""A web server for webhooks: Stepwell opens no port itself, so this passes requests on to it.
+"""A web server of one's own that passes requests on to webhooks, as `stepwell serve` does.
 
 It also is a worker, so what requests start is executed here:
 
@@ -23,13 +23,11 @@ from stepwell.errors import InvalidInput
 MAX_BODY = 1024 * 1024
 # What to answer if a request is refused; docs/webhooks.md says why.
 STATUS = {
-    "body_invalid": 400, "event_invalid": 400, "input_invalid": 400, "missing_path": 400,
-    "request_unfit": 400,
-    "signature_invalid": 401, "definition_disabled": 403, "trigger_disabled": 403,
-    "trigger_not_found": 404, "body_too_large": 413, "input_too_large": 413,
-    "body_unsupported": 415, "quota_exceeded": 429, "rate_limited": 429,
-    "secret_key_invalid": 500, "secret_not_found": 500, "trigger_invalid": 500,
-    "queue_full": 503, "store_unavailable": 503,
+    "body_invalid": 400, "event_invalid": 400, "request_unfit": 400, "signature_invalid": 401,
+    "trigger_not_found": 404, "definition_disabled": 409, "trigger_disabled": 409,
+    "body_too_large": 413, "input_too_large": 413, "body_unsupported": 415, "queue_full": 429,
+    "quota_exceeded": 429, "rate_limited": 429, "store_unavailable": 503, "webhook_unready": 503,
+    "input_invalid": 422, "missing_path": 422,
 }  # fmt: skip
 
 
@@ -49,7 +47,7 @@ def handler(sw, loop):
             try:
                 found = asyncio.run_coroutine_threadsafe(receiving, loop).result()
             except StepwellError as error:
-                status = STATUS.get(error.code, 400 if isinstance(error, InvalidInput) else 500)
+                status = STATUS.get(error.code, 422 if isinstance(error, InvalidInput) else 500)
                 said = {"code": error.code, "message": error.message}
                 return self.answer(status, {"error": said}, error.details.get("retry_after"))
             # `created` is False if this delivery came before.

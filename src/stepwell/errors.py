@@ -555,6 +555,12 @@ class TriggerInvalid(InvalidInput):
     code = "trigger_invalid"
 
 
+class WebhookUnready(StepwellError):
+    """A webhook is not set up rightly, and can take nothing until it is; its refusals say how."""
+
+    code = "webhook_unready"
+
+
 class TriggerNotFound(InvalidInput):
     """There is no such trigger in this workspace."""
 

@@ -17,12 +17,12 @@ from stepwell.engine.receiver import Received
 from stepwell.errors import (
     RateLimited,
     RequestUnfit,
-    SecretNotFound,
     SignatureInvalid,
     StepwellError,
     TriggerDisabled,
     TriggerExists,
     TriggerNotFound,
+    WebhookUnready,
 )
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
@@ -139,7 +139,7 @@ async def test_a_secret_can_be_changed_without_a_gap(world: World) -> None:
     async with world([told]) as sw:
         await sw.secrets.set("new", "the new secret")
         path = await hook(sw, verify="github", secret=["new", "old"])
-        with pytest.raises(SecretNotFound):
+        with pytest.raises(WebhookUnready):
             await sw.receive(path, **github(b"{}", "1", "the new secret"))
         await sw.secrets.set("old", "the old secret")
         sw.store.clock.advance("10s")

@@ -17,11 +17,9 @@ from stepwell.errors import (
     QuotaExceeded,
     RateLimited,
     RequestUnfit,
-    SecretKeyInvalid,
-    SecretNotFound,
     SignatureInvalid,
     StoreUnavailable,
-    TriggerInvalid,
+    WebhookUnready,
 )
 from stepwell.kernel.clock import SECOND
 from stepwell.settings import Settings
@@ -108,7 +106,7 @@ async def test_nobody_can_blame_a_webhook_by_forged_requests(world: World) -> No
 async def test_a_sender_is_not_told_what_secrets_are_called(world: World) -> None:
     async with world([told]) as sw:
         path = await hook(sw, verify="github", secret="the-payroll-secret")
-        with pytest.raises(SecretNotFound) as refused:
+        with pytest.raises(WebhookUnready) as refused:
             await sw.receive(path, **github(b"{}", "1"))
         assert "payroll" not in refused.value.message + str(refused.value.details)
         (kept,) = await sw.triggers.refusals("told/hook")
@@ -118,12 +116,12 @@ async def test_a_sender_is_not_told_what_secrets_are_called(world: World) -> Non
 async def test_a_secret_that_was_just_set_is_used_at_once(world: World) -> None:
     async with world([told]) as sw:
         path = await hook(sw, verify="github", secret="hook-secret")
-        with pytest.raises(SecretNotFound):
+        with pytest.raises(WebhookUnready):
             await sw.receive(path, **github(b"{}", "1"))
         await sw.secrets.set("hook-secret", SECRET)
         assert (await sw.receive(path, **github(b"{}", "2"))).created
         await sw.secrets.delete("hook-secret")
-        with pytest.raises(SecretNotFound):
+        with pytest.raises(WebhookUnready):
             await sw.receive(path, **github(b"{}", "3"))
 
 
@@ -135,7 +133,7 @@ async def test_a_process_without_the_key_of_secrets_says_so(
         await sw.secrets.set("hook-secret", SECRET)
         path = await hook(sw, verify="github", secret="hook-secret")
     async with world([told], settings=Settings(secret_key=other)) as sw:
-        with pytest.raises(SecretKeyInvalid, match="not set up rightly"):
+        with pytest.raises(WebhookUnready, match="not set up rightly"):
             await sw.receive(path, **github(b"{}", "1"))
         (kept,) = await sw.triggers.refusals("told/hook")
         assert kept.code == "secret_key_invalid"
@@ -198,7 +196,7 @@ async def test_a_type_that_throws_refuses_and_harms_nobody_else(
 
         with monkeypatch.context() as patch:
             patch.setattr(type(trigger_types()["webhook"]), verb, throw)
-            with pytest.raises(TriggerInvalid) as refused:
+            with pytest.raises(WebhookUnready) as refused:
                 await sw.receive(path)
         assert "hunter2" not in refused.value.message
         (kept,) = await sw.triggers.refusals("told/hook")

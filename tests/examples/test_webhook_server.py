@@ -15,6 +15,7 @@ from urllib.request import Request, urlopen
 import pytest
 
 from examples.webhook_server import STATUS
+from stepwell.api.problems import INVALID, STATUSES
 from tests.examples.support import README, REPOSITORY, Typist
 from tests.surfaces.support import PATIENCE_SECONDS, until
 
@@ -76,11 +77,11 @@ def test_the_program_of_the_documentation_runs_as_it_stands(typist: Typist) -> N
         assert done.stdout.split()[1] == str(created)
 
 
-def test_the_documentation_has_the_same_table() -> None:
+def test_the_documentation_and_the_server_have_the_same_table() -> None:
     page = (REPOSITORY / "docs" / "webhooks.md").read_text("utf-8")
     rows = re.findall(r"^\| (`.*`) \| (\d{3}) \|", page, re.MULTILINE)
     table = {code: int(status) for codes, status in rows for code in re.findall(r"`(\w+)`", codes)}
-    assert table == STATUS
+    assert table == STATUS == {code: STATUSES.get(code, INVALID) for code in STATUS}
 
 
 def test_the_readme_names_it() -> None:

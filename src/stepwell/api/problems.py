@@ -71,6 +71,7 @@ STATUSES = {
     "provider_unavailable": 503,
     "secret_key_invalid": 503,
     "store_unavailable": 503,
+    "webhook_unready": 503,
 }
 
 

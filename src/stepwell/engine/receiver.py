@@ -27,6 +27,7 @@ from stepwell.errors import (
     TriggerDisabled,
     TriggerInvalid,
     TriggerNotFound,
+    WebhookUnready,
 )
 from stepwell.kernel.clock import SECOND, TimeLimit
 from stepwell.kernel.names import bounded
@@ -107,7 +108,7 @@ class Receiver:
             refusal = self._firer.refusal(trigger, error, self._clock.now())
             self._tally.refused(trigger, refusal, counts=not _is_strangers(error))
             if isinstance(error, _OWN):
-                raise type(error)(
+                raise WebhookUnready(
                     "This webhook is not set up rightly and can take nothing. Its refusals say why."
                 ) from error
             if isinstance(error, DefinitionDisabled):
