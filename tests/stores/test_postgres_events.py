@@ -69,6 +69,24 @@ async def test_who_begins_to_wait_while_an_event_looks_is_found(
     assert {run.id for run in claimed.runs} == {"r1", "r2"}
 
 
+async def test_several_events_that_many_wait_for_each_wake_their_own(
+    url: str, stores: list[PostgresStore]
+) -> None:
+    store, count = stores[0], 60
+    await commit(store, *(start(store, f"r{number:02}") for number in range(count)))
+    found = (await claim(store, "w1", limit=count)).runs
+    runs = [Held(run.id, "w1", run.fence) for run in found]
+    for number, run in enumerate(runs):
+        tag = "ab"[number % 2]
+        # Lists are not filed under what is in them: each event has to look at all of these.
+        await commit(store, wait(store, run, "a", match=f'{{"tags": ["{tag}"]}}', term=""))
+    await commit(store, *(ParkRun(run, ["a"]) for run in runs))
+    now = store.clock.now()
+    events = [EmitEvent(tag, WORKSPACE, "mail", f'{{"tags": ["{tag}"]}}', now) for tag in "ab"]
+    assert await commit(store, *events) == [True, True]
+    assert len((await claim(store, "w1", limit=count)).runs) == count
+
+
 async def test_an_event_whose_claim_fails_is_still_told_of(
     url: str, stores: list[PostgresStore], monkeypatch: pytest.MonkeyPatch
 ) -> None:

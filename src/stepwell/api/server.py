@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -55,9 +56,11 @@ def listen(host: str, port: int, option: str = "--port") -> socket.socket:
         listening.bind(found[4])
         listening.listen(BACKLOG)
     except (OSError, OverflowError) as error:
-        raise AddressUnavailable(
-            f"{host}:{port} cannot be listened at: {error}. Choose another with {option}."
-        ) from None
+        foreign = isinstance(error, socket.gaierror) or (
+            isinstance(error, OSError) and error.errno == errno.EADDRNOTAVAIL
+        )
+        hint = "It is no address of this machine." if foreign else f"Choose another with {option}."
+        raise AddressUnavailable(f"{host}:{port} cannot be listened at: {error}. {hint}") from None
     listening.setblocking(False)
     return listening
 

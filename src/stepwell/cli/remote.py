@@ -8,6 +8,7 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stepwell.catalog import operations
+from stepwell.cli.server_files import needs_store
 from stepwell.errors import InvalidInput, UnknownDefinition
 from stepwell.kernel.programs import definition_of
 from stepwell.operation import Operation
@@ -55,7 +56,7 @@ class Remote:
             return getattr(self._client, name)
         if any(each.noun == name for each in operations().values()):
             return self.noun(name)
-        raise _needs_store(name)
+        raise needs_store(name)
 
 
 class RemoteNoun(Calling):
@@ -71,7 +72,7 @@ class RemoteNoun(Calling):
     def __getattr__(self, name: str) -> Callable[..., Awaitable[Any]]:
         operation = self._operations.get(name)
         if operation is None:
-            raise _needs_store(f"{self._noun}.{name}")
+            raise needs_store(f"{self._noun}.{name}")
 
         async def call(*args: Any, **options: Any) -> Any:
             return await self._perform(operation, *args, **options)
@@ -95,10 +96,3 @@ def _check_caller(name: Any) -> None:
         raise InvalidInput(
             f"At a server you are who your token belongs to, not {name!r}; leave that out."
         )
-
-
-def _needs_store(what: str) -> InvalidInput:
-    return InvalidInput(
-        f"{what} needs the store itself, and a server is named in its place. Name the store with "
-        "--store."
-    )

@@ -17,6 +17,7 @@ from stepwell.cli.exits import FAILURE, OK
 from stepwell.cli.gates import ROLES
 from stepwell.cli.output import emit
 from stepwell.cli.progress import follow, say_end
+from stepwell.cli.server_files import needs_store
 from stepwell.cli.session import connected, named_server, naming, stepwell_at, store_url
 from stepwell.cli.targets import Targets, load_targets
 from stepwell.errors import FunctionUnknown, GateNotFound, InvalidInput
@@ -76,7 +77,7 @@ def run(
 
     there = named_server(store) is not None
     if there and auto_advance:
-        raise InvalidInput("--auto-advance needs the store itself: name it with --store.")
+        raise needs_store("--auto-advance")
     loaded = _loaded(targets, there)
     if not there:
         _check_functions(plan, loaded)
@@ -148,7 +149,7 @@ def resume(
 def _loaded(targets: tuple[str, ...], there: bool) -> Targets:
     """What modules bring; a server has workers of its own, with what they bring."""
     if there and targets:
-        raise InvalidInput("--with needs the store itself: name it with --store.")
+        raise needs_store("--with")
     return load_targets(targets)
 
 

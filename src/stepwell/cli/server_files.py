@@ -4,10 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import urlsplit
 
+from stepwell.errors import InvalidInput
+from stepwell.settings import DEFAULT_STORE
 from stepwell.stores.folder import make_folder
+
+# How long a server on this machine may take to be there.
+PROBE_SECONDS = 2.0
 
 
 class ServerFiles:
@@ -39,6 +46,25 @@ class ServerFiles:
         finally:
             if self.url == url:
                 self._url.unlink(missing_ok=True)
+
+
+def listens(url: str) -> bool:
+    """Whether somebody is there at all."""
+    try:
+        parts = urlsplit(url)
+        address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
+        socket.create_connection(address, PROBE_SECONDS).close()
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def needs_store(what: str) -> InvalidInput:
+    """What is said of something that no server does."""
+    return InvalidInput(
+        f"{what} needs a store itself, and a server is named in its place: by STEPWELL_URL, or "
+        f"because one runs in this folder. Name the store, for instance: --store {DEFAULT_STORE}"
+    )
 
 
 def _keep(path: Path, text: str) -> None:

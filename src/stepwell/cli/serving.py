@@ -13,7 +13,7 @@ import click
 
 from stepwell.cli.arguments import common, read_duration
 from stepwell.cli.output import emit
-from stepwell.cli.server_files import ServerFiles
+from stepwell.cli.server_files import ServerFiles, listens
 from stepwell.cli.session import store_url
 from stepwell.cli.supervisor import catch_signals, keep_what_is_there
 from stepwell.cli.targets import load_targets
@@ -94,7 +94,7 @@ class _Serving:
                 files = ServerFiles(Path(STATE_FOLDER))
                 # Commands in this folder talk to it if there is a token for them.
                 local = is_loopback(f"http://{_written(self._address)}")
-                with files.naming(base) if local else contextlib.nullcontext():
+                with files.naming(base) if local and _is_first(files) else contextlib.nullcontext():
                     await self._announce(host, files if local else None, base, url)
                     telling = asyncio.create_task(_tell(stop))
                     keep_what_is_there()
@@ -133,6 +133,18 @@ class _Serving:
         if path is not None:
             click.echo(f"A token for programs is in {path}.")
         click.echo("Stop with Ctrl-C.")
+
+
+def _is_first(files: ServerFiles) -> bool:
+    """Whether commands in this folder have no other server to talk to, which they keep."""
+    other = files.url
+    if other is None or not is_loopback(other) or not listens(other):
+        return True
+    click.echo(
+        f"Another server of this folder is at {other}; commands here go on talking to that one.",
+        err=True,
+    )
+    return False
 
 
 async def _tell(stop: asyncio.Event) -> None:

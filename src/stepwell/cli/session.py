@@ -7,7 +7,6 @@ file that `stepwell serve` keeps in the folder it runs in.
 from __future__ import annotations
 
 import asyncio
-import socket
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,7 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from stepwell.catalog import check_url, is_sqlite, sqlite_path
-from stepwell.cli.server_files import ServerFiles
+from stepwell.cli.server_files import ServerFiles, listens
 from stepwell.errors import InvalidInput, RunNotFound
 from stepwell.kernel.names import STATE_FOLDER
 from stepwell.kernel.urls import is_loopback
@@ -29,8 +28,6 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 WORKSPACE = "default"
-# How long a server of this folder has to take a connection; it is on this machine.
-PROBE_SECONDS = 2.0
 
 
 class ServerPlace(NamedTuple):
@@ -73,22 +70,12 @@ def named_server(option: str | None) -> ServerPlace | None:
             err=True,
         )
         return None
-    if not _listens(kept):
+    if not listens(kept):
         click.echo(
             f"The server {kept} of this folder does not answer; the store is used.", err=True
         )
         return None
     return ServerPlace(kept, files.token)
-
-
-def _listens(url: str) -> bool:
-    try:
-        parts = urlsplit(url)
-        address = (parts.hostname or "", parts.port or (443 if parts.scheme == "https" else 80))
-        socket.create_connection(address, PROBE_SECONDS).close()
-    except (OSError, ValueError):
-        return False
-    return True
 
 
 def stepwell_at(

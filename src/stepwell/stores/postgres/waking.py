@@ -29,7 +29,7 @@ log = logging.getLogger("stepwell.postgres")
 # Connections that cannot have the function, most likely for want of the right to TEMPORARY.
 _without: WeakSet[asyncpg.Connection] = WeakSet()
 
-# Events that may wake more runs than these are worth a transaction of several statements.
+# Events with more waits to be looked at are worth a transaction of several statements.
 FEW = 100
 
 _NEVER = "9223372036854775807"
@@ -75,8 +75,9 @@ BEGIN
             owner IS NULL AND status = 'waiting' AND crashes < {SUSPECT} AND workspace_id = $3
             AND program = ANY($4) AND coalesce(expires_at, {_NEVER}) > $2)
     ) THEN
-        -- Locked, so that nobody ends this lease and misses the runs taken here.
-        PERFORM FROM workers WHERE id = $1 AND expires_at > $2 FOR KEY SHARE;
+        -- Locked, so that nobody ends this lease and misses the runs taken here. Who is about to
+        -- end it may be waiting for one of them: no reason to wait for each other.
+        PERFORM FROM workers WHERE id = $1 AND expires_at > $2 FOR KEY SHARE SKIP LOCKED;
         takes := FOUND;
     END IF;
     IF takes THEN
@@ -126,9 +127,9 @@ async def emit_alone(
         return None
     places = emitting.places_of(changes)
     waits = await emitting.waiting_for(db, changes, places, FEW + 1)
-    seen = {(wait.run_id, wait.key) for found in waits.values() for wait in found}
-    if len(seen) > FEW:
+    if sum(map(len, waits.values())) > FEW:  # some are missing, of this event or another
         return None
+    seen = {(wait.run_id, wait.key) for found in waits.values() for wait in found}
     matches = [
         (wait.run_id, wait.key, number)
         for number, change in enumerate(changes, 1)
