@@ -21,7 +21,8 @@ F = TypeVar("F", bound=Callable[..., Any])
 store_option = click.option(
     "--store",
     metavar="URL",
-    help="Where runs are kept; else the server STEPWELL_URL, else the store STEPWELL_STORE.",
+    help="Where runs are kept; else the server STEPWELL_URL, else the store STEPWELL_STORE, else "
+    "the server that runs in this folder, else a file in it.",
 )
 as_json = click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
 run_id = click.argument("run_id", metavar="RUN")

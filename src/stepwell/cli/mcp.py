@@ -13,6 +13,7 @@ import click
 
 from stepwell.cli.arguments import store_option
 from stepwell.cli.session import WORKSPACE, store_url
+from stepwell.errors import WorkspaceNotFound
 from stepwell.operation import Caller
 
 if TYPE_CHECKING:
@@ -68,6 +69,10 @@ def mcp(
 
     async def serve() -> None:
         async with _stepwell(store, workspace) as stepwell:
+            # The first one is there before anybody has made it.
+            known = await stepwell.store.access.workspace(workspace)
+            if known is None and workspace != WORKSPACE:
+                raise WorkspaceNotFound(f"There is no workspace {workspace!r} in this store.")
             if not any(each.alive for each in await stepwell.workers()):
                 click.echo(
                     "No worker is alive; runs wait until one is: stepwell worker [MODULE:NAME …]",

@@ -170,7 +170,8 @@ def _unclaimed(facts: RunFacts) -> Explanation:
         )
     return Explanation(
         "unknown_definition",
-        f"No living worker has the definition {facts.definition!r}.",
+        f"No living worker has the definition {facts.definition!r}. Start one that has: stepwell "
+        "worker MODULE",
         {"definition": facts.definition, "programs": known},
     )
 
