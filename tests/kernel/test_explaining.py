@@ -129,7 +129,8 @@ def test_a_due_run_names_the_living_workers_that_can_take_it() -> None:
         (
             [_worker("w1", "code:other@2"), _worker("w2", "code:onboard@2", alive=False)],
             "unknown_definition",
-            "No living worker has the definition 'onboard'. Start one that has: stepwell worker MODULE",
+            "No living worker has the definition 'onboard'. Start one that has: "
+            "stepwell worker MODULE",
             {"definition": "onboard", "programs": ["other@2"]},
         ),
     ],

@@ -191,6 +191,12 @@ def test_a_process_that_is_told_to_stop_does(lite: Cli, number: signal.Signals) 
         assert process.wait(PATIENCE_SECONDS) in (-signal.SIGTERM, 130)
 
 
+def test_a_workspace_that_is_not_there_is_refused(lite: Cli) -> None:
+    refused = lite("mcp", "--workspace", "nope")
+    assert refused.exit_code == 10
+    assert "There is no workspace 'nope'" in refused.stderr
+
+
 @pytest.mark.parametrize("words", [("--level", "own"), ("--wait", "61"), ("--store", "no")])
 def test_options_that_cannot_be_are_refused(lite: Cli, words: tuple[str, ...]) -> None:
     refusal = lite("mcp", *words)

@@ -69,10 +69,7 @@ def mcp(
 
     async def serve() -> None:
         async with _stepwell(store, workspace) as stepwell:
-            # The first one is there before anybody has made it.
-            known = await stepwell.store.access.workspace(workspace)
-            if known is None and workspace != WORKSPACE:
-                raise WorkspaceNotFound(f"There is no workspace {workspace!r} in this store.")
+            await _check_workspace(stepwell, workspace)
             if not any(each.alive for each in await stepwell.workers()):
                 click.echo(
                     "No worker is alive; runs wait until one is: stepwell worker [MODULE:NAME …]",
@@ -81,6 +78,15 @@ def mcp(
             await surface.serve_stdio(surface.Seat(stepwell, caller, level), manner)
 
     asyncio.run(serve())
+
+
+async def _check_workspace(stepwell: Stepwell, name: str) -> None:
+    """Refuse what must be misspelt; one that only programs use is nowhere but in what it has."""
+    store = stepwell.store
+    if name == WORKSPACE or await store.access.workspace(name) is not None:
+        return
+    if not await store.definition_names(name):
+        raise WorkspaceNotFound(f"There is no workspace {name!r} in this store.")
 
 
 def _stepwell(store: str | None, workspace: str) -> Stepwell:
