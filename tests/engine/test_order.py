@@ -329,7 +329,7 @@ async def test_a_blocked_batch_keeps_its_order_before_what_comes_meanwhile(
 async def test_what_is_large_does_not_all_go_into_one_commit(
     clock: FakeClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("stepwell.engine.writer.MAX_BATCH_CHARACTERS", 100)
+    monkeypatch.setattr("stepwell.engine.units.MAX_BATCH_CHARACTERS", 100)
     store, writer = opened(clock)
     held = Held("r1", "w1", 1)
     sizes = [60, 30, 30, 500, 10]

@@ -66,7 +66,7 @@ async def alive(request: Request, values: Mapping[str, str]) -> Answer:
 
 
 class Ready:
-    """Whether requests can be served: the store answers."""
+    """Whether requests can be served: the store answers, and can be written to."""
 
     name = "ready"
 
@@ -80,6 +80,8 @@ class Ready:
                 workers = await store.workers(workspace_id)
         except (StepwellError, TimeoutError):
             raise StoreUnavailable("The store does not answer.") from None
+        if self._host.is_read_only:
+            raise StoreUnavailable("The store cannot be written to.")
         return Answer.json({"status": "ok", "workers": sum(each.alive for each in workers)})
 
 

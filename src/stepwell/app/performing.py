@@ -37,10 +37,11 @@ class Performer:
     ) -> Any:  # fmt: skip
         """What the operation returns."""
         self.check(admission, operation)
-        place = await self.place(admission)
-        result = await operation.call(place, admission.caller, arguments)
-        if operation.is_recorded:
-            await self._host.doorkeeper.record(
-                admission, operation, arguments, result=result, request_id=request_id
-            )
+        with self._host.patience():
+            place = await self.place(admission)
+            result = await operation.call(place, admission.caller, arguments)
+            if operation.is_recorded:
+                await self._host.doorkeeper.record(
+                    admission, operation, arguments, result=result, request_id=request_id
+                )
         return result

@@ -274,9 +274,8 @@ class Worker:
                 return
             replaced.stop()  # claimed again: what it was claimed for before is fenced off
         self._active[run.id] = execution
-        execution.task = asyncio.get_running_loop().create_task(
-            self._execute(execution), context=self.surroundings.copy()
-        )
+        around = self.surroundings.copy()
+        execution.task = asyncio.create_task(self._execute(execution), context=around)
 
     # -- executing -----------------------------------------------------------------------
 

@@ -9,6 +9,7 @@ from itertools import takewhile
 from typing import Any, Protocol
 
 from stepwell.engine.surroundings import nobodys
+from stepwell.engine.units import Unit, fitting
 from stepwell.errors import ChangeBlocked, ContextMisuse, NotOpen, StoreUnavailable
 from stepwell.kernel.changes import (
     FENCED,
@@ -17,11 +18,7 @@ from stepwell.kernel.changes import (
     Change,
     ClaimRuns,
     Committed,
-    ParkRun,
     RecordStep,
-    WatchWaits,
-    run_ids_of,
-    weight_of,
 )
 from stepwell.kernel.clock import SECOND, Timer, sleep
 from stepwell.store import Store
@@ -30,64 +27,20 @@ log = logging.getLogger("stepwell.writer")
 
 # More units than this wait for the next commit, so that a flood cannot hold up the loop.
 MAX_BATCH = 2000
-# The same for what is in them: PostgreSQL takes no message of a gigabyte.
-MAX_BATCH_CHARACTERS = 32 * 1024 * 1024
 FIRST_PAUSE, LONGEST_PAUSE = 0.05, 2.0
 FIRST_BLOCKED, LONGEST_BLOCKED = 1.0, 15.0
 # How long a step runs before its row says so; one that is faster is written once.
 LAZY_SECONDS = 0.05
 # How long closing waits for the commit that is under way.
 CLOSE_SECONDS = 5.0
+# After so long a store that cannot be written to is away for good, as far as others can tell.
+AWAY_SECONDS = 1.0
 
 
 class InProgress(Protocol):
     """A step whose function is being called."""
 
     def in_progress(self) -> RecordStep: ...
-
-
-class Unit:
-    """Changes that stand or fall together, and who waits for them."""
-
-    __slots__ = ("changes", "followers", "future", "opens", "pause", "sweeps", "unanswered")
-
-    def __init__(self, changes: tuple[Change, ...], future: asyncio.Future[list[Any]]) -> None:
-        self.changes = changes
-        self.future = future
-        # Whether it is the one by which a run begins to wait.
-        self.opens = bool(changes) and type(changes[-1]) in (ParkRun, WatchWaits)
-        # Whether the store is to look for what dead workers have left, which takes a while.
-        self.sweeps = bool(changes) and type(changes[0]) is ClaimRuns and changes[0].sweep
-        # How long it was put off last, in seconds, because something else was in its way.
-        self.pause = 0.0
-        # Whether it was sent and no answer came: it may be durable as it was then.
-        self.unanswered = False
-        # Units of the same runs that were submitted since; they must not overtake this one.
-        self.followers: list[Unit] = []
-
-    def concerns(self, run_ids: Collection[str]) -> bool:
-        return not self.run_ids.isdisjoint(run_ids)
-
-    @property
-    def run_ids(self) -> set[str]:
-        """The runs it is about."""
-        return {run_id for change in self.changes for run_id in run_ids_of(change)}
-
-    def renumber(self) -> None:
-        """It was refused: its entries belong to the commit that it will be part of, not to that.
-
-        A claim may be changed again until then: its worker takes up and lets go of runs meanwhile.
-        """
-        for change in self.changes:
-            if type(change) is RecordStep and not self.unanswered and not change.in_place:
-                change.position = 0
-            elif type(change) is ClaimRuns:
-                change.dated = False
-
-    def refuse(self, error: Exception) -> None:
-        if not self.future.done():
-            self.future.set_exception(error)
-            self.future.exception()  # nobody need be waiting
 
 
 class Writer:
@@ -108,6 +61,8 @@ class Writer:
         self._batches = 0
         self._loop: asyncio.AbstractEventLoop | None = None
         self.closed = True
+        # Whether nothing can be written, for more than a moment.
+        self.away = False
 
     def open(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -176,12 +131,15 @@ class Writer:
             self.submit(step.in_progress()).add_done_callback(ignore_outcome)
 
     async def drained(self) -> None:
-        """Wait until all that was submitted before is durable, or put off; a read then sees it."""
+        """Wait until all that was submitted before is durable, or put off; a read then sees it.
+
+        Or until nothing can be written: then a read sees what there is.
+        """
         self.check_open()
         if self._begun_timer is not None:
             self._begun_timer.cancel()
             self._show_begun()
-        if self._task is not None:
+        if self._task is not None and not self.away:
             waiter: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
             self._pending.append(Unit((), waiter))
             await waiter
@@ -222,7 +180,7 @@ class Writer:
         A unit that was put off goes alone, and those that sweep go together: one sweep does for
         all of them.
         """
-        window = self._pending[: _fitting(self._pending, min(len(self._pending), MAX_BATCH))]
+        window = self._pending[: fitting(self._pending, min(len(self._pending), MAX_BATCH))]
         first = window[0]
         if first in self._retried:
             units = [first]
@@ -312,6 +270,7 @@ class Writer:
                 committed = await self._store.commit(batch)
                 committed.took = self._store.clock.now() - began
                 if since:
+                    self.away = False
                     away = (self._store.clock.now() - since) / SECOND
                     log.warning("The store is back after %.1f s.", away)
                 return committed
@@ -326,8 +285,17 @@ class Writer:
                 if not since:
                     since = self._store.clock.now()
                     log.warning("The store is away; trying until it is back: %s", error)
+                elif self._store.clock.now() - since >= AWAY_SECONDS * SECOND:
+                    self._stay_away()
                 await sleep(self._store.clock, pause)
                 pause = min(pause * 2, LONGEST_PAUSE)
+
+    def _stay_away(self) -> None:
+        """Nothing can be written: let those read who waited for that only."""
+        self.away = True
+        for unit in self._pending:
+            if not unit.changes and not unit.future.done():
+                unit.future.set_result([])
 
     async def _commit_apart(self, units: list[Unit], error: Exception) -> None:
         """One bad change must not fail its neighbours: it is put off, or refused, alone."""
@@ -386,16 +354,6 @@ class Writer:
         followers, unit.followers = unit.followers, []
         for each in followers:
             self._add(each)
-
-
-def _fitting(units: list[Unit], size: int) -> int:
-    """How many of the first units may share a commit, for what is in them: at least one."""
-    weight = 0
-    for number, unit in enumerate(units[:size]):
-        weight += sum(map(weight_of, unit.changes))
-        if weight > MAX_BATCH_CHARACTERS and number > 0:
-            return number
-    return size
 
 
 def _not_open() -> NotOpen:

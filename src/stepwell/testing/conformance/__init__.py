@@ -10,6 +10,7 @@ from __future__ import annotations
 
 from stepwell.testing.conformance import (
     access,
+    handing,
     limits,
     listing,
     recovery,
@@ -24,6 +25,7 @@ __all__ = [
     "CHECKS",
     "Check",
     "access",
+    "handing",
     "limits",
     "listing",
     "recovery",
