@@ -133,7 +133,7 @@ def test_lists_and_refusals_are_short() -> None:
     trigger = {
         "definition": "report", "name": "nightly", "type": "schedule", "id": "t", "why": None,
         "status": "enabled", "description": "At 02:00.", "next": [], "last_fired_at": None,
-        "last_error": "x" * 500, "last_run_id": None, "config": {}, "path": None,
+        "last_error": "x" * 500, "last_run_id": None, "config": {}, "webhook_url": None,
         "refusals": [
             {"code": "times_missed", "message": "17 times were missed.", "count": 17,
              "refused_at": datetime(2026, 1, 1, tzinfo=UTC)},

@@ -31,6 +31,7 @@ _SIGNS = {
     "completed": "✓", "failed": "✗", "timed_out": "✗", "skipped": "–", "waiting": "…",
     "retrying": "↻",
 }  # fmt: skip
+_QUEUES = frozenset({"slot", "throttle", "debounce"})
 _PEOPLE = frozenset({"gate", "task"})
 
 
@@ -52,7 +53,7 @@ class Progress:
 
     def say_why(self, explanation: Explanation) -> None:
         """Say once why a run has not begun: it may take a while."""
-        if explanation.code == "slot" and self._why != explanation.message:
+        if explanation.code in _QUEUES and self._why != explanation.message:
             self._why = explanation.message
             click.echo(f"  … {explanation.message}", err=True)
 

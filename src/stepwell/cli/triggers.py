@@ -93,6 +93,9 @@ def show(trigger: str, store: str | None, as_json: bool) -> None:
                 for each in refusals
             ],
         }  # fmt: skip
+        server = getattr(stepwell, "server_url", None)
+        if server is not None and found.webhook_url is not None:
+            shown["webhook_url"] = server + found.webhook_url
         return await health_of(stepwell), shown
 
     health, found = connected(store, work)

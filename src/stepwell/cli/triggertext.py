@@ -35,7 +35,7 @@ def show_lines(trigger: dict[str, Any]) -> Iterator[str]:
     fired = trigger["last_fired_at"] and moment(trigger["last_fired_at"])
     status, run = trigger.get("last_run_status"), trigger["last_run_id"]
     for label, value in (
-        ("config", compact(trigger["config"])), ("path", trigger["path"]),
+        ("config", compact(trigger["config"])), ("requests to", trigger["webhook_url"]),
         ("next", "\n        ".join(map(_short, trigger["next"]))), ("last fired", fired),
         ("last run", f"{run} ({status})" if run and status else run),
         ("last error", trigger["last_error"]),
