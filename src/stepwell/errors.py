@@ -675,6 +675,12 @@ class HeadersTooLarge(InvalidInput):
     code = "headers_too_large"
 
 
+class RequestInvalid(InvalidInput):
+    """What came over a connection is no request of HTTP that can be understood."""
+
+    code = "request_invalid"
+
+
 class HostUnknown(InvalidInput):
     """A request names a host that the server does not go by."""
 

@@ -12,8 +12,9 @@ import pytest
 
 from stepwell import workflow
 from stepwell.api import live
+from stepwell.api.connection import Connection
 from stepwell.api.exchange import Message, Request, Stream
-from stepwell.api.server import Connection, listen
+from stepwell.api.server import listen
 from tests.surfaces import serving
 from tests.surfaces.serving import Served, served
 

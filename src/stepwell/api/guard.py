@@ -12,6 +12,8 @@ from stepwell.errors import HeadersTooLarge, HostUnknown, OriginRefused
 
 MAX_HEADER_BYTES = 32 * 1024
 MAX_PATH_BYTES = 8 * 1024
+# All that comes before a body: these, and the other words of the first line.
+MAX_HEAD_BYTES = MAX_HEADER_BYTES + MAX_PATH_BYTES + 1024
 # Methods that change nothing, so that no page of somebody else's can do harm with them.
 SAFE = frozenset({"GET", "HEAD", "OPTIONS"})
 
@@ -41,12 +43,16 @@ def given_id(pairs: Collection[tuple[bytes, bytes]]) -> str | None:
 
 def check_size(request: Request) -> None:
     """Refuse requests with more headers, or a longer path, than anybody needs."""
-    size = sum(len(name) + len(value) for name, value in request.pairs)
+    # As they were sent: each with a colon, a space and the end of its line.
+    size = sum(len(name) + len(value) + 4 for name, value in request.pairs)
     if size > MAX_HEADER_BYTES or len(request.path) + len(request.query) > MAX_PATH_BYTES:
-        raise HeadersTooLarge(
-            f"Headers are limited to {MAX_HEADER_BYTES:,} bytes, path and query to "
-            f"{MAX_PATH_BYTES:,}."
-        )
+        raise headers_too_large()
+
+
+def headers_too_large() -> HeadersTooLarge:
+    return HeadersTooLarge(
+        f"Headers are limited to {MAX_HEADER_BYTES:,} bytes, path and query to {MAX_PATH_BYTES:,}."
+    )
 
 
 def check_host(request: Request, known: Collection[str]) -> None:

@@ -23,6 +23,7 @@ STATUSES = {
     "request_unfit": 400,
     "event_invalid": 400,
     "host_unknown": 400,
+    "request_invalid": 400,
     "unauthenticated": 401,
     "signature_invalid": 401,
     "permission_denied": 403,

@@ -17,6 +17,7 @@ from stepwell.errors import (
     OriginRefused,
     PermissionDenied,
     RateLimited,
+    RequestInvalid,
     StepwellError,
     StoreUnavailable,
     Unauthenticated,
@@ -35,7 +36,7 @@ class ServerFault(StepwellError):
 
 
 # What any request may be answered with, whatever it is for.
-ANY: Errors = (HeadersTooLarge, ServerFault)
+ANY: Errors = (RequestInvalid, HeadersTooLarge, ServerFault)
 # What any request may be answered with by a name that the server has to go by.
 NAMED: Errors = (*ANY, HostUnknown)
 # What whoever has to say who they are may be answered with.

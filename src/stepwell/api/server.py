@@ -8,16 +8,18 @@ import socket
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from ipaddress import IPv4Network, ip_network
-from typing import Protocol, cast
+from typing import Protocol
 
 import uvicorn
-from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol
 
-from stepwell.api.exchange import ABORT, Receive, Scope, Send
+from stepwell.api.connection import Connection, end_owing
+from stepwell.api.exchange import Receive, Scope, Send
 from stepwell.errors import AddressUnavailable
 
 # Connections that wait to be accepted.
 BACKLOG = 1024
+# How often is looked for connections that send only half of what they began.
+LOOK_SECONDS = 5
 
 
 class Application(Protocol):
@@ -28,14 +30,6 @@ class Application(Protocol):
     def close(self) -> None:
         """End what has no end of its own."""
         ...
-
-
-class Connection(HttpToolsProtocol):
-    """One that lets an answer end its connection, with all that was not read yet."""
-
-    def on_message_begin(self) -> None:
-        super().on_message_begin()
-        cast(Scope, self.scope)[ABORT] = self.transport.abort
 
 
 class _Server(uvicorn.Server):
@@ -89,12 +83,21 @@ async def serve(
     # It is only ever waited for, so it need not be whole seconds.
     server.config.timeout_graceful_shutdown = grace  # type: ignore[assignment]
     serving = asyncio.create_task(server.serve([listening]))
+    watching = asyncio.create_task(_watch(server))
     stopping = asyncio.create_task(stop.wait())
     await asyncio.wait((serving, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
     api.close()
     server.should_exit = True
     await serving
+    watching.cancel()
+
+
+async def _watch(server: uvicorn.Server) -> None:
+    loop = asyncio.get_running_loop()
+    while True:
+        await asyncio.sleep(LOOK_SECONDS)
+        end_owing(server.server_state.connections, loop.time())
 
 
 def seen_as(proxy: str) -> list[str]:
