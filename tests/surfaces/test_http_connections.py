@@ -270,3 +270,24 @@ async def test_empty_lines_between_requests_do_not_keep_a_connection(
         end_owing(connections, 0)
         end_owing(connections, LATER)
         assert await caller.rest() == b""
+
+
+async def test_a_header_that_decides_who_asks_or_whom_is_there_once(server: Served) -> None:
+    token = server.tokens["owner"].encode()
+    bearer = b"Authorization: Bearer " + token + b"\r\n"
+    asks = b"GET /api/runs HTTP/1.1\r\nHost: localhost\r\n" + bearer
+    for more, status, code in (
+        (b"Host: localhost\r\n", 400, "host_unknown"),
+        (bearer, 401, "unauthenticated"),
+        (b"Accept: a/b\r\nAccept: c/d\r\n", 200, None),
+    ):
+        async with calling(server, asks + more + b"\r\n") as caller:
+            found, _, said = await caller.answer()
+            assert (found, said.get("code")) == (status, code)
+
+
+async def test_what_follows_a_body_is_no_header(server: Served) -> None:
+    token = server.tokens["owner"].encode()
+    body = b"2\r\n{}\r\n0\r\nAuthorization: Bearer " + token + b"\r\n\r\n"
+    async with calling(server, POST + b"Transfer-Encoding: chunked\r\n\r\n" + body) as caller:
+        assert (await caller.answer())[0] == 401

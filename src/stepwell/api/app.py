@@ -19,7 +19,7 @@ from stepwell.api.exchange import (
     Stream,
 )
 from stepwell.api.gatehouse import Gatehouse
-from stepwell.api.guard import SECURITY_HEADERS, check_host, check_size, given_id
+from stepwell.api.guard import SECURITY_HEADERS, check_host, check_repeats, check_size, given_id
 from stepwell.api.logging_in import LoginLink
 from stepwell.api.pages import HEALTH, pages
 from stepwell.api.problems import MEDIA_TYPE, problem, problem_answer
@@ -122,6 +122,7 @@ class Api:
         """The answer; None if it was sent already."""
         check_size(request)
         if request.path not in HEALTH:
+            check_repeats(request)
             check_host(request, self._hosts)
         if request.path == PATH:
             request.endpoint = "mcp"

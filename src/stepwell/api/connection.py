@@ -49,6 +49,8 @@ class Connection(HttpToolsProtocol):
 
     def on_headers_complete(self) -> None:
         super().on_headers_complete()
+        # What follows a body must not count as if it had come before: a proxy looks only there.
+        self.headers = self.headers.copy()
         self._held_bytes = 0
         self._in_body = True
 

@@ -8,7 +8,7 @@ from ipaddress import ip_address
 from urllib.parse import urlsplit
 
 from stepwell.api.exchange import Request
-from stepwell.errors import HeadersTooLarge, HostUnknown, OriginRefused
+from stepwell.errors import HeadersTooLarge, HostUnknown, OriginRefused, Unauthenticated
 
 MAX_HEADER_BYTES = 32 * 1024
 MAX_PATH_BYTES = 8 * 1024
@@ -53,6 +53,17 @@ def headers_too_large() -> HeadersTooLarge:
     return HeadersTooLarge(
         f"Headers are limited to {MAX_HEADER_BYTES:,} bytes, path and query to {MAX_PATH_BYTES:,}."
     )
+
+
+def check_repeats(request: Request) -> None:
+    """Refuse several where there can be one: a proxy may go by another of them than we do."""
+    if len(request.headers) == len(request.pairs):  # as in nearly all requests
+        return
+    names = [name for name, _ in request.pairs]
+    if names.count(b"host") > 1:
+        raise HostUnknown("There are several headers Host; send one.")
+    if names.count(b"authorization") > 1:
+        raise Unauthenticated("There are several headers Authorization; send one.")
 
 
 def check_host(request: Request, known: Collection[str]) -> None:
