@@ -192,7 +192,7 @@ async def test_a_refusal_is_never_taken_for_an_answer_to_something_else(server: 
 
 @pytest.mark.parametrize(
     "sent",
-    [b"", HEAD, POST + b"Content-Length: 9\r\n\r\n{}"],
+    [b"", HEAD, POST + b"Authorization: Bearer %b\r\nContent-Length: 9\r\n\r\n{}"],
     ids=["nothing", "half a head", "half a body"],
 )
 async def test_a_server_ends_what_is_not_gone_on_with(
@@ -200,8 +200,10 @@ async def test_a_server_ends_what_is_not_gone_on_with(
 ) -> None:
     monkeypatch.setattr(server_module, "LOOK_SECONDS", 0.001)
     monkeypatch.setattr(connections_module, "OWING_SECONDS", 0.001)
-    async with served(store_url) as server, calling(server, sent) as caller:
-        await caller.rest()
+    async with served(store_url) as server:
+        sent = sent.replace(b"%b", server.tokens["owner"].encode())
+        async with calling(server, sent) as caller:
+            assert await caller.rest() == b""
 
 
 async def test_a_head_has_its_time_from_its_beginning(
