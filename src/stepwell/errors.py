@@ -64,7 +64,7 @@ class InputTooLarge(InvalidInput):
 
 
 class InputInvalid(InvalidInput):
-    """A run's input does not fit the schema of its definition; `details["problems"]` has all."""
+    """A run's input does not fit its definition's schema; `details["problems"]` has up to 20."""
 
     code = "input_invalid"
 

@@ -71,8 +71,8 @@ class ArgumentReader:
         except msgspec.ValidationError as error:
             _, _, path = str(error).partition(" - at ")
             raise InvalidInput(
-                f"The body does not have the form that is asked for: {error}.",
-                path=path.strip("`") or "$",
+                f"The body does not have the form that is asked for: {error!s:.300}.",
+                path=path[:300].strip("`") or "$",
             ) from None
         except RecursionError:
             raise BodyInvalid("The body is nested too deep.") from None

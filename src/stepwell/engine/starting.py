@@ -10,6 +10,7 @@ from stepwell.engine.admission import Bounds, read_debounce, read_throttle, with
 from stepwell.engine.revisions import Revisions
 from stepwell.engine.sharing import SharedReads
 from stepwell.errors import DefinitionDisabled, InvalidInput, InvalidName, UnknownDefinition
+from stepwell.graph.inputs import WHAT
 from stepwell.kernel.changes import CancelRun, EmitEvent, SendSignal, StartRun
 from stepwell.kernel.clock import SECOND, Clock, to_micros
 from stepwell.kernel.codec import encode
@@ -122,7 +123,7 @@ class Starter:
         if row.revision is not None:
             revision = await self._revisions.get(row.revision)
             inputs = revision.inputs
-            input = inputs.prepared(inputs.known(input) if loose else input)
+            input = inputs.prepared(inputs.known(input) if loose else input, self._max_bytes)
             options = with_policy(options, revision.definition, input, trigger)
         if copied or parent_run_id is not None:
             options["debounce"] = None
@@ -191,7 +192,7 @@ class Starter:
             definition=definition,
             version=row.version,
             program=row.program,
-            input=encode(input, "The run's input", self._max_bytes),
+            input=encode(input, WHAT, self._max_bytes),
             created_at=now,
             due_at=due_at,
             retention_seconds=self._retention(row, retention),

@@ -4,13 +4,26 @@ from __future__ import annotations
 
 import copy
 import difflib
-from typing import Any
+from typing import Any, NamedTuple
 
 import jsonschema_rs
+import msgspec
 
 from stepwell.errors import InputInvalid
+from stepwell.kernel.codec import MAX_RESULT_BYTES, encode
+from stepwell.kernel.names import cut
 
+# What errors call it.
+WHAT = "The run's input"
 MOST_LISTED = 20
+# Bytes of JSON: of a larger input one mistake is told, as each costs time and it may have many.
+MOST_LISTED_OF = 16 * 1024
+# Characters of what is said of each.
+MAX_PATH = 200
+MAX_VALUE = 200
+MAX_MESSAGE = 400
+# Stands in messages where a value is to be put, cut or masked; no message has it otherwise.
+_VALUE = "\0"
 
 
 def _refuse(uri: str) -> Any:
@@ -31,43 +44,94 @@ class Inputs:
 
     def __init__(self, schema: dict[str, Any] | None) -> None:
         self._schema = schema
-        self._validator = None if schema is None else validator(schema)
+        self._validator = None if schema is None else validator(schema, _VALUE)
 
     def known(self, value: Any) -> Any:
         """The value without fields that the schema does not know."""
         fields = None if self._schema is None else closed_fields(self._schema)
         if fields is None or not isinstance(value, dict):
             return value
-        return {name: value[name] for name in value if name in fields}
+        wanted = set(fields)
+        return {name: value[name] for name in value if name in wanted}
 
-    def prepared(self, value: Any) -> Any:
-        """The input with its defaults; raises InputInvalid with all that is wrong."""
+    def prepared(self, value: Any, max_bytes: int = MAX_RESULT_BYTES) -> Any:
+        """The input with its defaults; raises InputInvalid with what is wrong.
+
+        What is larger than `max_bytes` as JSON is refused before anybody looks at it.
+        """
         if self._schema is None or self._validator is None:
             return value
+        size = len(encode(value, WHAT, max_bytes))
         found = _with_defaults({} if value is None else value, self._schema)
         unknown = _unknown(found, self._schema)
-        wrong = _errors(self._validator, found) + unknown
-        if wrong:
-            # Whoever keeps the message must not keep what was in the input: it may be secret.
-            masked = _errors(validator(self._schema, "the value"), found) + unknown
-            raise InputInvalid(_sentence(wrong), problems=wrong, masked=_sentence(masked))
+        if unknown or not self._validator.is_valid(found):
+            raise self._refusal(found, unknown, is_large=size > MOST_LISTED_OF)
         return found
 
+    def _refusal(self, found: Any, unknown: list[str], *, is_large: bool) -> InputInvalid:
+        assert self._schema is not None
+        errors = self._first_error(found) if is_large else self._errors(found)
+        wrong = [_told(each) for each in errors[:MOST_LISTED]]
+        fields = closed_fields(self._schema) or []
+        for name in unknown[: MOST_LISTED - len(wrong)]:
+            said = f"there is no such field{_hint(name, fields)}"
+            wrong.append(_Wrong(cut(name, MAX_PATH), said, said))
+        more = len(errors) + len(unknown) - len(wrong)
+        details: dict[str, Any] = {"more": more} if more else {}
+        problems = [{"path": each.path, "message": each.message} for each in wrong]
+        # Whoever keeps the message must not keep what was in the input: it may be secret.
+        rest = f"; and {more:,} more" if more else ""
+        if is_large:
+            rest += "; of an input this large no more is told"
+        masked = _sentence([(each.path, each.masked) for each in wrong], rest)
+        shown = _sentence([(each.path, each.message) for each in wrong], rest)
+        return InputInvalid(shown, problems=problems, masked=masked, **details)
 
-def _errors(checks: Any, value: Any) -> list[dict[str, Any]]:
-    return [
-        {"path": _path(error.instance_path), "message": error.message}
-        for error in checks.iter_errors(value)
-    ]
+    def _errors(self, found: Any) -> list[Any]:
+        assert self._validator is not None
+        return list(self._validator.iter_errors(found))
+
+    def _first_error(self, found: Any) -> list[Any]:
+        """One mistake of an input in which to find all could take seconds."""
+        assert self._validator is not None
+        if _has_branches(self._schema):  # of which it would note why each one does not fit
+            return [] if self._validator.is_valid(found) else [None]
+        try:
+            self._validator.validate(found)
+        except jsonschema_rs.ValidationError as error:
+            return [error]
+        return []
 
 
-def _sentence(wrong: list[dict[str, Any]]) -> str:
-    shown = "; ".join(
-        f"{each['path']}: {each['message']}" if each["path"] else each["message"]
-        for each in wrong[:MOST_LISTED]
+class _Wrong(NamedTuple):
+    """One thing that is wrong; `masked` without what was in the input."""
+
+    path: str
+    message: str
+    masked: str
+
+
+def _told(error: Any) -> _Wrong:
+    if error is None:
+        said = "it does not fit the schema, and is too large to say where"
+        return _Wrong("", said, said)
+    value = msgspec.json.encode(error.instance).decode()
+    path = ".".join(str(part) for part in error.instance_path)
+    return _Wrong(
+        cut(path, MAX_PATH),
+        cut(error.message.replace(_VALUE, cut(value, MAX_VALUE)), MAX_MESSAGE),
+        cut(error.message.replace(_VALUE, "the value"), MAX_MESSAGE),
     )
-    more = f"; and {len(wrong) - MOST_LISTED} more" if len(wrong) > MOST_LISTED else ""
-    said = f"The input does not fit: {shown}{more}"
+
+
+def _has_branches(schema: Any) -> bool:
+    text = msgspec.json.encode(schema)
+    return any(word in text for word in (b'"anyOf"', b'"oneOf"'))
+
+
+def _sentence(wrong: list[tuple[str, str]], rest: str) -> str:
+    shown = "; ".join(f"{path}: {message}" if path else message for path, message in wrong)
+    said = f"The input does not fit: {shown}{rest}"
     return said if said.endswith("?") else f"{said}."
 
 
@@ -91,18 +155,13 @@ def closed_fields(schema: dict[str, Any]) -> list[str] | None:
     return None if not isinstance(properties, dict) or says else list(map(str, properties))
 
 
-def _unknown(value: Any, schema: dict[str, Any]) -> list[dict[str, Any]]:
+def _unknown(value: Any, schema: dict[str, Any]) -> list[str]:
     """Fields that the schema does not know, unless it says something about those itself."""
     fields = closed_fields(schema)
     if not isinstance(value, dict) or fields is None:
         return []
-    unknown = [name for name in value if name not in fields]
-    hints = [_hint(name, fields) for name in unknown[:MOST_LISTED]]
-    hints += [""] * (len(unknown) - len(hints))  # comparing takes its time
-    return [
-        {"path": name, "message": f"there is no such field{hint}"}
-        for name, hint in zip(unknown, hints, strict=True)
-    ]
+    known = set(fields)
+    return [name for name in value if name not in known]
 
 
 def _hint(name: str, known: list[str]) -> str:
@@ -110,7 +169,3 @@ def _hint(name: str, known: list[str]) -> str:
     if closest:
         return f"; did you mean {closest[0]!r}?"
     return f"; there are {', '.join(known[:10])}" if known else ""
-
-
-def _path(parts: Any) -> str:
-    return ".".join(str(part) for part in parts)

@@ -9,9 +9,14 @@ from typing import Literal
 
 import msgspec
 
+from stepwell.kernel.names import cut
+
 Severity = Literal["error", "warning"]
 # More errors, or warnings, than this are counted, not listed.
 MOST_LISTED = 200
+# Characters of what is said of each: documents may have names as long as themselves.
+MAX_PATH = 500
+MAX_SAID = 1000
 # Names that are compared for hints, over the whole document.
 MOST_COMPARED = 100_000
 
@@ -50,7 +55,14 @@ class Problems:
     def _add(self, problem: Problem) -> None:
         if self._listed[problem.severity] < MOST_LISTED:
             self._listed[problem.severity] += 1
-            self.found.append(problem)
+            self.found.append(
+                msgspec.structs.replace(
+                    problem,
+                    path=cut(problem.path, MAX_PATH),
+                    message=cut(problem.message, MAX_SAID),
+                    hint=cut(problem.hint, MAX_SAID),
+                )
+            )
         else:
             self.unlisted += 1
 

@@ -35,11 +35,12 @@ decode = msgspec.json.Decoder().decode
 
 def _to_json(value: Any, limit: int = 0) -> bytes:
     data = _encoder.encode(value)
+    if 0 < limit < len(data):
+        return data  # refused for that, without a closer look
     if b"null" in data:
         # What JSON has no number for would come back as null, silently.
         _check_numbers(msgspec.to_builtins(value, enc_hook=_hook))
-    # What is too large is refused for that, without a closer look.
-    if len(data) <= limit and data.count(b"[") + data.count(b"{") > MAX_DEPTH < _depth(data):
+    if limit and data.count(b"[") + data.count(b"{") > MAX_DEPTH < _depth(data):
         raise RecursionError(f"it is nested more than {MAX_DEPTH} levels deep")
     return data
 

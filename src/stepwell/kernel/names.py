@@ -26,7 +26,12 @@ def show(value: Any) -> str:
         text = repr(value)
     except Exception:  # an int of very many digits, say
         return f"a {type(value).__name__}"
-    return text if len(text) <= MAX_LENGTH else f"{text[:MAX_LENGTH]}…"
+    return cut(text, MAX_LENGTH)
+
+
+def cut(text: str, longest: int) -> str:
+    """The text, or its beginning if it is longer."""
+    return text if len(text) <= longest else f"{text[:longest]}…"
 
 
 def with_article(noun: str) -> str:

@@ -62,7 +62,7 @@ def read(given: Mapping[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(given, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise InvalidInput(f"The arguments do not fit: {error}.") from error
+        raise InvalidInput(f"The arguments do not fit: {error!s:.300}.") from error
 
 
 def schema_of(kind: type) -> dict[str, Any]:
