@@ -192,3 +192,27 @@ async def test_a_repeated_start_gives_back_its_run_even_if_it_would_be_refused_n
     await server.host.first.definitions.set_enabled("strict", enabled=False)
     assert await start({"n": 1}, "lost") == (200, run_id)
     assert await start({"n": 1}, "new") == (409, None)
+
+
+async def test_a_condition_that_names_nothing_is_refused_and_writes_nothing(
+    server: Served,
+) -> None:
+    node = {"id": "a", "type": "transform", "config": {"value": 1}}
+    document = {"name": "shape", "nodes": [node]}
+    await server.ask("POST", "/api/definitions/publish", {"document": document})
+    many = ", ".join(f'"{number}"' for number in range(11))
+    for tags, status in {
+        "": 422, '""': 422, 'W/""': 422, ",": 422, '"a", ""': 422, '"a", *': 422,
+        many: 422, '"*"': 412,
+    }.items():  # fmt: skip
+        answer = await server.ask(
+            "PUT", "/api/definitions/shape/enabled", {"enabled": False}, headers={"If-Match": tags}
+        )
+        assert answer.status_code == status, tags
+        assert "If-Match" in answer.json()["detail"] or status == 412
+        found = await server.ask("GET", "/api/definitions/shape")
+        assert found.json()["enabled"], tags
+    done = await server.ask(
+        "PUT", "/api/definitions/shape/enabled", {"enabled": False}, headers={"If-Match": "*"}
+    )
+    assert done.status_code == 200

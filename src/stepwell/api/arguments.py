@@ -23,7 +23,7 @@ JSON = "application/json"
 _WAIT = re.compile(r"(?:^|[,;])\s*wait\s*=\s*\"?(\d{1,6}(?:\.\d+)?)\"?\s*(?:$|[,;])", re.IGNORECASE)
 _DATE = re.compile(r"\d{4}-\d{2}-\d{2}")
 MAX_QUERY_FIELDS = 100
-# Of those in a header, so many are tried.
+# A header may have so many: each is tried.
 MAX_TAGS = 10
 
 
@@ -142,9 +142,25 @@ def _converted(value: Any, parameter: Parameter) -> Any:
 
 
 def tags_in(text: str) -> list[str]:
-    """The tags in an `If-Match`, any of which may be that of what is there; none if all may."""
-    tags = [each.strip().removeprefix("W/").strip('"') for each in text.split(",")]
-    return [] if "*" in tags else [each for each in tags if each][:MAX_TAGS]
+    """The tags in an `If-Match`, any of which may be that of what is there; none if all may.
+
+    One that names nothing is refused: whoever sends it wants to overwrite nobody.
+    """
+    if text.strip() == "*":
+        return []
+    written = [each.strip() for each in text.split(",")]
+    tags = [each.removeprefix("W/").strip('"') for each in written]
+    if "" in tags or "*" in written:
+        raise InvalidInput(
+            f'If-Match is a tag like "abc", several with commas between, or * alone; not '
+            f"{show(text)}.",
+            path="If-Match",
+        )
+    if len(tags) > MAX_TAGS:
+        raise InvalidInput(
+            f"If-Match has {len(tags):,} tags; at most {MAX_TAGS} are tried.", path="If-Match"
+        )
+    return tags
 
 
 def _from_header(name: str, text: str) -> str | float | None:
