@@ -26,7 +26,7 @@ from typing import (
 
 import msgspec
 
-from stepwell.errors import StepwellError
+from stepwell.errors import InvalidInput, StepwellError
 from stepwell.kernel.access import PERMISSIONS as PERMISSIONS
 from stepwell.kernel.access import ROLES as ROLES
 from stepwell.kernel.access import Permission as Permission
@@ -36,7 +36,7 @@ from stepwell.kernel.changes import Committed
 from stepwell.kernel.clock import Clock
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.plans import Plan
-from stepwell.kernel.presenting import present, restore
+from stepwell.kernel.presenting import is_hidden, present, restore
 from stepwell.kernel.records import TriggerRecord
 from stepwell.kernel.run import Explanation, Page, Run, Step, WorkerInfo
 from stepwell.store import Store
@@ -178,6 +178,15 @@ class Operation:
         return "query" if self.method in ("GET", "DELETE") else "body"
 
     @cached_property
+    def _texts(self) -> list[str]:
+        """Those that may be looked for, or kept as they are; PostgreSQL has no NUL in a text."""
+        return [
+            each.name
+            for each in self.parameters.values()
+            if each.where == "body" and each.type is not Any and not is_hidden(each.type)
+        ]
+
+    @cached_property
     def returns(self) -> Any:
         return get_type_hints(self.function, include_extras=True).get("return")
 
@@ -214,9 +223,18 @@ class Operation:
 
     async def call(self, place: Place, caller: Caller, arguments: Mapping[str, Any]) -> Any:
         """Do it. Whether they may is not asked here."""
+        for name in self._texts:
+            if _has_nul(arguments.get(name)):
+                raise InvalidInput(f"{name} has a NUL in it, which no text here can.", path=name)
         given = {name: getattr(caller, what) for name, what in self.caller.items()}
         method = getattr(place.noun(self.noun), self.function.__name__)
         return await method(**arguments, **given)
+
+
+def _has_nul(value: Any) -> bool:
+    if isinstance(value, list):
+        return any(map(_has_nul, value))
+    return isinstance(value, str) and "\0" in value
 
 
 def _copied(parameter: Parameter) -> Any:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gzip
 import json
+import zlib
 from collections.abc import AsyncIterator
 from typing import Any
 
@@ -190,6 +192,46 @@ async def test_a_body_of_another_kind_is_refused(server: Served) -> None:
     assert (answer.status_code, answer.json()["code"]) == (415, "body_unsupported")
 
 
+async def test_a_body_with_half_a_character_is_refused_for_that(server: Served) -> None:
+    kind = {"content-type": "application/json"}
+    for half in ("\\ud800", "\\udc00", "\\ud800 and more", "\\ud800\\u0041"):
+        body = f'{{"input": "{half}"}}'.encode()
+        answer = await server.ask(
+            "POST", "/api/definitions/double/runs", headers=kind, content=body
+        )
+        assert (answer.status_code, answer.json()["code"]) == (400, "body_invalid")
+        assert "half a character (a lone surrogate)" in answer.json()["detail"]
+    cut = await server.ask(
+        "POST", "/api/definitions/double/runs", headers=kind, content=b'{"input": "\\\\ud800'
+    )
+    assert "half" not in cut.json()["detail"]
+
+
+async def test_what_is_wrong_with_a_body_is_said_in_few_words(server: Served) -> None:
+    await server.ask(
+        "POST", "/api/definitions/publish",
+        {"document": {
+            "name": "strict", "inputs": {"type": "object", "properties": {"n": {}}},
+            "nodes": [{"id": "a", "type": "transform", "config": {"value": 1}}],
+        }},
+    )  # fmt: skip
+    wide = dict.fromkeys(map(str, range(20_000)), 1)
+    path, odd = "/api/definitions/strict/runs", "x" * 500_000
+    node = {"id": "a", "type": "transform", "config": {"value": 1, odd: 1}}
+    for place, body, code in (
+        (path, {"input": [[]] * 2_600_000}, "input_too_large"),
+        (path, {"input": [[]] * 100_000}, "input_invalid"),
+        (path, {"input": wide}, "input_invalid"),
+        (path, {odd: 1}, "invalid_input"),
+        ("/api/definitions/validate", {"document": {"name": "a", "nodes": [node]}}, None),
+        ("/api/definitions/validate", {"document": {"name": odd, "nodes": [], odd: odd}}, None),
+    ):
+        answer = await server.ask("POST", place, body)
+        assert answer.json().get("code") == code, answer.text[:1000]
+        said = {key: each for key, each in answer.json().items() if key != "document"}
+        assert len(json.dumps(said)) < 10_000, place
+
+
 async def test_a_request_keeps_its_id_unless_logs_could_not_show_it(server: Served) -> None:
     kept = await server.ask("GET", "/healthz", headers={"X-Request-Id": "abc-1"})
     assert kept.headers["x-request-id"] == "abc-1"
@@ -252,6 +294,35 @@ async def test_a_webhook_starts_its_run(server: Served) -> None:
         run = sent.json()
         assert run["created"]
         assert await server.host.first.result(run["run_id"], timeout=30) == 10
+
+
+async def test_a_webhook_takes_packed_bodies_and_lists_those_it_cannot_unpack(
+    server: Served,
+) -> None:
+    webhook = {"type": "webhook", "name": "in", "config": {"path": "in"}}
+    await server.ask("POST", "/api/triggers", {"definition": "double", **webhook})
+
+    async def send(packing: str, body: bytes) -> Any:
+        headers = {"content-type": "application/json", "content-encoding": packing}
+        return await server.http.post("/hooks/in", headers=headers, content=body)
+
+    body = b'{"n": 21}'
+    for packing, packed in (("gzip", gzip.compress(body)), ("deflate", zlib.compress(body))):
+        taken = await send(packing, packed)
+        assert taken.status_code == 202, taken.text
+        assert await server.host.first.result(taken.json()["run_id"], timeout=30) == 42
+    for packing, packed, status, code in (
+        ("br", b"x", 415, "body_unsupported"),
+        ("gzip", b"x", 400, "body_invalid"),
+        ("gzip", gzip.compress(bytes(2**21)), 413, "body_too_large"),
+        ("gzip", bytes(2**21), 413, "body_too_large"),
+    ):
+        answer = await send(packing, packed)
+        assert (answer.status_code, answer.json()["code"]) == (status, code)
+    listed = await server.ask("GET", "/api/triggers/double%2Fin/refusals")
+    assert [each["code"] for each in listed.json()["items"]] == [
+        "body_too_large", "body_too_large", "body_invalid", "body_unsupported",
+    ]  # fmt: skip
 
 
 async def test_a_webhook_of_another_workspace_says_where_it_is(server: Served) -> None:

@@ -142,6 +142,7 @@ async def test_no_page_of_somebody_else_decides(server: Served) -> None:
         ("decision=approve&seen_hash=0", 409),
         ("decision=perhaps&seen_hash={hash}", 422),
         ("decision=deny&seen_hash={hash}&note=" + "x" * 20_000, 422),
+        ("decision=deny&seen_hash={hash}&note=%00", 422),
         ("&".join(f"a{number}=1" for number in range(20)), 400),
         ("ü", 400),
         ("x" * 200_000, 413),

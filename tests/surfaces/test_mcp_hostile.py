@@ -59,6 +59,23 @@ async def test_arguments_of_other_kinds_are_refused_by_name(
 
 @generations
 @pytest.mark.parametrize(
+    ("tool", "arguments", "said"),
+    [
+        ("gates_decide", {"gate_id": "x", "decision": "deny", "note": "\0"}, "note"),
+        ("events_emit", {"type": "paid", "key": "\0"}, "key"),
+    ],
+)
+async def test_a_text_with_a_nul_is_refused_by_name(
+    world: World, generation: str, tool: str, arguments: Any, said: str
+) -> None:
+    async with world() as sw, agent(seat(sw), generation) as client:
+        error = await refused(client, tool, **arguments)
+        assert (error["code"], error["details"]) == ("invalid_input", {"path": said})
+        assert "NUL" in error["message"]
+
+
+@generations
+@pytest.mark.parametrize(
     ("name", "code"),
     [
         ("x" * 2_000_000, "input_too_large"),

@@ -74,7 +74,7 @@ def test_a_body_is_read_by_its_type(kind: str | None, body: bytes, data: Any) ->
         (b"NaN", "is not JSON"),
         (b"1e999", "is not JSON"),
         (b"9" * 5000, "is not JSON"),
-        (b'"\\ud800"', "is not JSON"),
+        (b'"\\ud800"', "is not JSON: .*half a character"),
         (b'"\xff"', "is not UTF-8"),
         (b'{"a": {"b": 1, "c": 2, "b": 3}}', "the name 'b' twice"),
         (b'{"a": 1, "\\u0061": 2}', "the name 'a' twice"),

@@ -14,9 +14,9 @@ from urllib.parse import parse_qsl
 import msgspec
 
 from stepwell.errors import BodyInvalid, BodyUnsupported, InvalidInput
+from stepwell.kernel.codec import why_unread
 from stepwell.kernel.fields import read_fields
 from stepwell.kernel.names import did_you_mean, show
-from stepwell.kernel.presenting import is_hidden
 from stepwell.operation import HEADERS, Operation, Parameter
 
 JSON = "application/json"
@@ -37,12 +37,6 @@ class ArgumentReader:
         self._headers = [each for each in found if each.where == "header"]
         body = operation.arguments("body")
         self._body_fields = body.__struct_fields__
-        # Those that may be looked for, or kept as they are; PostgreSQL has no NUL in a text.
-        self._texts = [
-            each.name
-            for each in found
-            if each.where == "body" and each.type is not Any and not is_hidden(each.type)
-        ]
         self._decoder = msgspec.json.Decoder(body)
         self.has_body = operation.method not in ("GET", "DELETE")
 
@@ -77,12 +71,8 @@ class ArgumentReader:
         except RecursionError:
             raise BodyInvalid("The body is nested too deep.") from None
         except (msgspec.DecodeError, UnicodeDecodeError) as error:
-            raise BodyInvalid(f"The body is not JSON: {error}.") from None
-        found = {name: getattr(given, name) for name in self._body_fields}
-        for name in self._texts:
-            if isinstance(found[name], str) and "\0" in found[name]:
-                raise InvalidInput(f"{name} has a NUL in it, which no text here can.", path=name)
-        return found
+            raise BodyInvalid(f"The body is not JSON: {why_unread(body, error)}.") from None
+        return {name: getattr(given, name) for name in self._body_fields}
 
     def _from_query(self, query: bytes, found: dict[str, Any]) -> None:
         try:

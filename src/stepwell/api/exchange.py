@@ -74,9 +74,12 @@ class Request:
                 found[name] = value
         return found
 
-    async def body(self, limit: int = MAX_BODY_BYTES) -> bytes:
-        """All of the body; refused when it turns out to be too large."""
-        if self.headers.get("content-encoding", "identity") != "identity":
+    async def body(self, limit: int = MAX_BODY_BYTES, *, packed: bool = False) -> bytes:
+        """All of the body; refused when it turns out to be too large.
+
+        With `packed` it may be compressed: who asks for it so unpacks it.
+        """
+        if not packed and self.headers.get("content-encoding", "identity") != "identity":
             raise BodyUnsupported("The body is compressed; send it as it is.")
         length = self.headers.get("content-length", "")
         if length.isdecimal() and int(length) > limit:

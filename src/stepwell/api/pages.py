@@ -21,7 +21,7 @@ from stepwell.api.run_page import show_run
 from stepwell.api.visits import Page
 from stepwell.app.hosting import Host
 from stepwell.app.performing import Performer
-from stepwell.errors import PermissionDenied, StepwellError, StoreUnavailable
+from stepwell.errors import BodyTooLarge, PermissionDenied, StepwellError, StoreUnavailable
 from stepwell.telemetries.prometheus import CONTENT_TYPE
 
 # Asked by machines, by whatever name they know this one; they tell nothing.
@@ -126,9 +126,13 @@ class Hooks:
         if stepwell is None:
             stepwell = self._host.first  # which has no such path: the answer is as for that
             path = values["path"]
+        try:
+            body = await request.body(MAX_DELIVERY_BYTES, packed=True)
+        except BodyTooLarge as error:
+            await stepwell.turn_away(path, error)
+            raise
         received = await stepwell.receive(
-            path, method=request.method, headers=request.pairs,
-            body=await request.body(MAX_DELIVERY_BYTES), query=request.query,
-        )  # fmt: skip
+            path, method=request.method, headers=request.pairs, body=body, query=request.query
+        )
         found: dict[str, Any] = msgspec.structs.asdict(received)
         return Answer.json(found, 202)

@@ -14,7 +14,7 @@ from stepwell.engine.pruner import Pruner
 from stepwell.engine.receiver import Received, Receiver
 from stepwell.engine.reconciler import Reconciler
 from stepwell.engine.ticker import Ticker
-from stepwell.errors import InvalidInput
+from stepwell.errors import InvalidInput, StepwellError
 from stepwell.kernel.names import show
 from stepwell.telemetry import Telemetry
 from stepwell.trigger import Request
@@ -47,6 +47,14 @@ class Automation(Operations):
         pairs = list(headers.items() if isinstance(headers, Mapping) else headers)
         request = Request(method, pairs, bytes(body), query)
         return await self._receiver.receive(path.removeprefix("/"), request)
+
+    async def turn_away(self, path: str, error: StepwellError) -> None:
+        """Refuse a request to the webhook with that path, whose body was too large to be read.
+
+        Raises the error, or what else speaks against it; lists that as `receive` does.
+        """
+        self._writer.check_open()
+        await self._receiver.receive(path.removeprefix("/"), error)
 
     @asynccontextmanager
     async def housekeeping(self) -> AsyncIterator[None]:

@@ -78,8 +78,11 @@ class Receiver:
         # Buckets that were empty, and until when: nobody has to ask for them again.
         self._empty: dict[str, int] = {}
 
-    async def receive(self, path: str, request: Request) -> Received:
-        """Start the run of a request, or say why not; what was refused is also written down."""
+    async def receive(self, path: str, request: Request | StepwellError) -> Received:
+        """Start the run of a request, or say why not; what was refused is also written down.
+
+        One that was not even read is refused for the error given in its place.
+        """
         try:
             async with TimeLimit(self._clock, BUDGET_SECONDS) as limit:
                 return await self._answer(path, request)
@@ -94,7 +97,7 @@ class Receiver:
     async def _read_trigger(self, path: str) -> TriggerRecord | None:
         return await self._triggers.trigger_at(self._workspace_id, path)
 
-    async def _answer(self, path: str, request: Request) -> Received:
+    async def _answer(self, path: str, request: Request | StepwellError) -> Received:
         trigger = None
         if path.isprintable():  # no other can be stored
             trigger = await self._at_path.get(path)
@@ -106,7 +109,8 @@ class Receiver:
             raise
         except StepwellError as error:
             refusal = self._firer.refusal(trigger, error, self._clock.now())
-            self._tally.refused(trigger, refusal, counts=not _is_strangers(error))
+            is_strangers = error is request or _is_strangers(error)
+            self._tally.refused(trigger, refusal, counts=not is_strangers)
             if isinstance(error, _OWN):
                 raise WebhookUnready(
                     "This webhook is not set up rightly and can take nothing. Its refusals say why."
@@ -115,9 +119,11 @@ class Receiver:
                 raise DefinitionDisabled("This webhook is disabled.") from error
             raise
 
-    async def _receive(self, trigger: TriggerRecord, request: Request) -> Received:
+    async def _receive(self, trigger: TriggerRecord, request: Request | StepwellError) -> Received:
         if not trigger.active:
             raise TriggerDisabled("This webhook is disabled.")
+        if isinstance(request, StepwellError):
+            raise request
         with alone(trigger):
             kind, config = self._firer.read(trigger)
             names = kind.secrets(config)

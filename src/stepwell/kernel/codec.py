@@ -147,6 +147,21 @@ def describe(error: BaseException) -> str:
     return writable(text) or type(error).__name__
 
 
+# An escaped half of a pair of UTF-16 without the other one.
+_HALF = re.compile(
+    rb"\\u[dD][89abAB][0-9a-fA-F]{2}(?!\\u[dD][c-fC-F])"
+    rb"|(?<!\\u[dD][89abAB]..)\\u[dD][c-fC-F][0-9a-fA-F]{2}"
+)
+
+
+def why_unread(data: bytes, error: Exception) -> str:
+    """Why data is not JSON; of half a character the library says that the data was cut off."""
+    half = _HALF.search(data.replace(rb"\\", b"  "))
+    if half is None:
+        return str(error)
+    return f"{half[0].decode()} is half a character (a lone surrogate)"
+
+
 def writable(text: str) -> str:
     """The text without lone surrogates, which have no UTF-8 form."""
     return text.encode("utf-8", "replace").decode()

@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 
 from stepwell.errors import BodyInvalid
-from stepwell.kernel.codec import decode
+from stepwell.kernel.codec import decode, why_unread
 from stepwell.kernel.names import show
 
 MAX_DEPTH = 100
@@ -31,7 +31,7 @@ def read_json(data: bytes, what: str = "The body") -> Any:
     except RecursionError:
         raise _too_deep(what) from None
     except msgspec.MsgspecError as error:
-        raise BodyInvalid(f"{what} is not JSON: {error}.") from None
+        raise BodyInvalid(f"{what} is not JSON: {why_unread(data, error)}.") from None
     if brackets > MAX_DEPTH:
         _check_depth(value, what)
     _check_names(data, what)
