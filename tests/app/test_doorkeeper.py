@@ -166,7 +166,7 @@ async def test_a_session_ends_by_time_logout_and_from_elsewhere(
     with pytest.raises(Unauthenticated):
         await doors.keeper.by_session(first.cookie)
     assert await doors.keeper.by_session(second.cookie)
-    await doors.keeper.end_sessions(ada.id)
+    await doors.access.end_sessions(ada.id, clock.now())
     with pytest.raises(Unauthenticated):
         await doors.keeper.by_session(second.cookie)
     last = await doors.keeper.login("ada", PASSWORD, HERE)
