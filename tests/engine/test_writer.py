@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager
-from types import SimpleNamespace
 from typing import Any
 
 import asyncpg
@@ -18,7 +17,6 @@ from stepwell.errors import ChangeBlocked, NotOpen, StoreUnavailable
 from stepwell.kernel.changes import (
     CancelRun,
     Change,
-    ClaimRuns,
     Committed,
     Held,
     RecordStep,
@@ -107,23 +105,6 @@ async def test_many_steps_share_few_commits(world: World) -> None:
     recording = [batch for batch in batches if any(type(c) is RecordStep for c in batch)]
     assert sum(type(change) is RecordStep for batch in recording for change in batch) == 200
     assert len(recording) <= 10
-
-
-async def test_nothing_waits_for_a_sweep_and_one_does_for_all(
-    store_url: str, clock: FakeClock
-) -> None:
-    async with opened(store_url, clock) as (store, writer):
-        batches = committed_by(SimpleNamespace(store=store))
-        first = writer.submit(start(store, "r0"))
-        sweeps = [ClaimRuns(WORKSPACE, f"w{n}", ["p"], 1, sweep=True) for n in range(3)]
-        units = [writer.submit(sweeps[0])]
-        for number, sweep in enumerate(sweeps[1:], 1):
-            units += [writer.submit(start(store, f"r{number}")), writer.submit(sweep)]
-        drained = asyncio.create_task(writer.drained())
-        await asyncio.gather(first, *units)
-        await drained
-    kinds = [[type(change) for change in batch] for batch in batches]
-    assert kinds == [[StartRun], [ClaimRuns] * 3, [StartRun] * 2]
 
 
 async def test_a_quick_step_is_written_once_and_a_long_one_shows_as_running(

@@ -23,15 +23,13 @@ MAX_BATCH_CHARACTERS = 32 * 1024 * 1024
 class Unit:
     """Changes that stand or fall together, and who waits for them."""
 
-    __slots__ = ("changes", "followers", "future", "opens", "pause", "sweeps", "unanswered")
+    __slots__ = ("changes", "followers", "future", "opens", "pause", "unanswered")
 
     def __init__(self, changes: tuple[Change, ...], future: asyncio.Future[list[Any]]) -> None:
         self.changes = changes
         self.future = future
         # Whether it is the one by which a run begins to wait.
         self.opens = bool(changes) and type(changes[-1]) in (ParkRun, WatchWaits)
-        # Whether the store is to look for what dead workers have left, which takes a while.
-        self.sweeps = bool(changes) and type(changes[0]) is ClaimRuns and changes[0].sweep
         # How long it was put off last, in seconds, because something else was in its way.
         self.pause = 0.0
         # Whether it was sent and no answer came: it may be durable as it was then.

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable, Collection
-from itertools import takewhile
 from typing import Any, Protocol
 
 from stepwell.engine.surroundings import nobodys
@@ -175,30 +174,15 @@ class Writer:
             self._task = None
 
     def _next_batch(self) -> list[Unit]:
-        """What has gathered, up to what the others should not have to wait for.
-
-        A unit that was put off goes alone, and those that sweep go together: one sweep does for
-        all of them.
-        """
-        window = self._pending[: fitting(self._pending, min(len(self._pending), MAX_BATCH))]
-        first = window[0]
-        if first in self._retried:
-            units = [first]
-        elif first.sweeps:
-            units = [unit for unit in window if unit.sweeps and unit not in self._retried]
-        else:
-            units = list(takewhile(self._goes_along, window))
-        if units == window:
-            del self._pending[: len(units)]
-        else:
-            taken = set(units)
-            self._pending = [unit for unit in self._pending if unit not in taken]
+        """What has gathered; a unit that was put off goes alone, lest the others wait with it."""
+        size = fitting(self._pending, min(len(self._pending), MAX_BATCH))
+        if self._retried:
+            put_off = (i for i, unit in enumerate(self._pending[:size]) if unit in self._retried)
+            size = max(next(put_off, size), 1)
+        units, self._pending = self._pending[:size], self._pending[size:]
         if self._put_off or self._retried:  # maybe since these were submitted
             units = [unit for unit in units if not self._follows(unit)]
         return self._in_order(units) if any(unit.opens for unit in units) else units
-
-    def _goes_along(self, unit: Unit) -> bool:
-        return not unit.sweeps and unit not in self._retried
 
     def _in_order(self, units: list[Unit]) -> list[Unit]:
         """Hold back what runs asked for after they began to wait: it goes with the next batch.
