@@ -62,7 +62,7 @@ def is_running(pid: str) -> bool:
         ("javascript", "try { while (true); } catch { 1 }"),
         ("javascript", "/(a+)+$/.test('a'.repeat(50) + 'b')"),
         ("javascript", "Array(1e8).join('ab')"),
-        ("javascript", "const f = () => Promise.resolve().then(f); f()"),
+        ("javascript", "const f = () => { Promise.resolve().then(f); }; f(); new Promise(f)"),
         ("javascript", "({toJSON() { while (true); }})"),
         ("javascript", "throw {toString() { while (true); }}"),
     ],
