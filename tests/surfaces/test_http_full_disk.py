@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell import workflow
-from stepwell.app import patience
+from stepwell.app import performing
 from stepwell.engine import writer
 from stepwell.errors import StoreUnavailable
 from stepwell.kernel.changes import Change
@@ -47,7 +47,7 @@ async def test_a_server_whose_disk_is_full_says_so_and_forgets_nothing(
         room = fill_disk(server)
         key = {"Idempotency-Key": "one"}
         with monkeypatch.context() as patch:
-            patch.setattr(patience, "PATIENCE_SECONDS", 0)
+            patch.setattr(performing, "PATIENCE_SECONDS", 0)
             refused = await server.ask(
                 "POST", "/api/definitions/told/runs", {"input": 2}, headers=key
             )
@@ -56,7 +56,7 @@ async def test_a_server_whose_disk_is_full_says_so_and_forgets_nothing(
         read = await server.ask("GET", f"/api/runs/{before.json()['id']}")
         assert read.status_code == 200
         room.set()
-        await eventually(lambda: not server.host.is_read_only)
+        await eventually(server.host.is_writable)
         again = await server.ask("POST", "/api/definitions/told/runs", {"input": 2}, headers=key)
         assert again.is_success
         runs = (await server.ask("GET", "/api/runs")).json()["items"]

@@ -80,7 +80,7 @@ class Ready:
                 workers = await store.workers(workspace_id)
         except (StepwellError, TimeoutError):
             raise StoreUnavailable("The store does not answer.") from None
-        if self._host.is_read_only:
+        if not self._host.is_writable():
             raise StoreUnavailable("The store cannot be written to.")
         return Answer.json({"status": "ok", "workers": sum(each.alive for each in workers)})
 

@@ -14,7 +14,6 @@ from typing import Any
 
 from stepwell.app.beginnings import publish_samples
 from stepwell.app.doorkeeper import WORKSPACE, Doorkeeper
-from stepwell.app.patience import Patience
 from stepwell.app.premises import Premises
 from stepwell.app.stepwell import Stepwell
 from stepwell.catalog import store_for
@@ -119,14 +118,9 @@ class Host:
             await self._premises.finish()
             await self._premises.close()
 
-    @property
-    def is_read_only(self) -> bool:
-        """Whether the store cannot be written to, for more than a moment."""
-        return self._premises.writer.away
-
-    def patience(self) -> Patience:
-        """What somebody's request is done with, who is told soon if that cannot be."""
-        return Patience(self._premises.writer, self._premises.store.clock)
+    def is_writable(self) -> bool:
+        """Whether the store can be written to; what lasts a moment does not count."""
+        return not self._premises.writer.away
 
     async def begin(self) -> None:
         """Make the first owner, and something to look at, if nobody has yet: a server does."""

@@ -8,8 +8,12 @@ from typing import Any
 from stepwell.app.doorkeeper import Admission
 from stepwell.app.hosting import Host
 from stepwell.app.stepwell import Stepwell
-from stepwell.errors import PermissionDenied
+from stepwell.errors import PermissionDenied, StoreUnavailable
+from stepwell.kernel.clock import TimeLimit
 from stepwell.operation import Operation, allows
+
+# How long an operation may take before it is looked whether it can ever be done.
+PATIENCE_SECONDS = 5.0
 
 
 class Performer:
@@ -37,11 +41,21 @@ class Performer:
     ) -> Any:  # fmt: skip
         """What the operation returns."""
         self.check(admission, operation)
-        with self._host.patience():
-            place = await self.place(admission)
-            result = await operation.call(place, admission.caller, arguments)
-            if operation.is_recorded:
-                await self._host.doorkeeper.record(
-                    admission, operation, arguments, result=result, request_id=request_id
-                )
+        place = await self.place(admission)
+        limit = TimeLimit(place.store.clock, PATIENCE_SECONDS, unless=self._host.is_writable)
+        try:
+            async with limit:
+                result = await operation.call(place, admission.caller, arguments)
+                if operation.is_recorded:
+                    await self._host.doorkeeper.record(
+                        admission, operation, arguments, result=result, request_id=request_id
+                    )
+        except TimeoutError:
+            if not limit.passed:
+                raise
+            # What was submitted is not called off: it becomes durable when the store is back.
+            raise StoreUnavailable(
+                "The store cannot be written to at the moment. What was asked for may still be "
+                "done when it can: ask again, with the same Idempotency-Key if there was one."
+            ) from None
         return result

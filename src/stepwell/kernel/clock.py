@@ -94,19 +94,24 @@ async def sleep(clock: Clock, seconds: float) -> None:
 
 
 class TimeLimit:
-    """`async with TimeLimit(clock, seconds) as limit`: TimeoutError once that time has passed."""
+    """`async with TimeLimit(clock, seconds) as limit`: TimeoutError once that time has passed.
 
-    def __init__(self, clock: Clock, seconds: float | None) -> None:
+    With `unless` it is asked then, and every second from then on, whether there is more time.
+    """
+
+    def __init__(
+        self, clock: Clock, seconds: float | None, unless: Callable[[], bool] | None = None
+    ) -> None:
         self._clock = clock
         self._seconds = seconds
+        self._unless = unless
         self._limit = asyncio.timeout(None)
         self._timer: Timer | None = None
 
     async def __aenter__(self) -> TimeLimit:
         await self._limit.__aenter__()
         if self._seconds is not None:
-            at = self._clock.now() + int(self._seconds * SECOND)
-            self._timer = self._clock.call_at(at, self._expire)
+            self._expire_in(self._seconds)
         return self
 
     async def __aexit__(
@@ -119,8 +124,15 @@ class TimeLimit:
             timer.cancel()
         await self._limit.__aexit__(kind, error, trace)
 
+    def _expire_in(self, seconds: float) -> None:
+        at = self._clock.now() + int(seconds * SECOND)
+        self._timer = self._clock.call_at(at, self._expire)
+
     def _expire(self) -> None:
-        self._limit.reschedule(asyncio.get_running_loop().time())
+        if self._unless is not None and self._unless():
+            self._expire_in(1)
+        else:
+            self._limit.reschedule(asyncio.get_running_loop().time())
 
     @property
     def passed(self) -> bool:
