@@ -325,7 +325,9 @@ class Engine(Protocol):
         idempotency_key: str | None = None, user: str | None = None,
     ) -> Started: ...  # fmt: skip
 
-    async def signal(self, run_id: str, name: str, payload: Any = None) -> bool: ...
+    async def signal(
+        self, run_id: str, name: str, payload: Any = None, *, idempotency_key: str | None = None
+    ) -> bool: ...
 
     async def emit(
         self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False,

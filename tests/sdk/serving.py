@@ -35,7 +35,12 @@ async def ask(ctx: Any, input: Any) -> Any:
     return await ctx.wait_for_event("answer")
 
 
-ALL = (greet, break_down, ask)
+@workflow(name="ask-twice")
+async def ask_twice(ctx: Any, input: Any) -> Any:
+    return [await ctx.wait_for_event("answer"), await ctx.wait_for_event("answer")]
+
+
+ALL = (greet, break_down, ask, ask_twice)
 
 
 class Server:

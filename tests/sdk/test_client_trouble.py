@@ -56,15 +56,39 @@ async def test_a_busy_server_says_how_long_to_wait(lite_server: Server) -> None:
             assert time.monotonic() - before >= 1
 
 
-async def test_an_event_is_not_emitted_twice(server: Server) -> None:
-    async with flaky(server.url, LOSE_ANSWER) as proxy:
+async def test_an_event_whose_answer_was_lost_is_emitted_once(server: Server) -> None:
+    async with flaky(server.url, LOSE_ANSWER, LOSE_ANSWER, LOSE_REQUEST) as proxy:
         async with Client(proxy.url, server.token) as client:
-            with pytest.raises(ServerUnavailable, match="Whether it was done is not known"):
-                await client.emit("paid")
-            assert proxy.seen == ["POST /api/events"]
-            # What was certainly not done is done again.
-            proxy._plan = [said(503), said(429, "Retry-After: 1")]
             assert await client.emit("paid")
+            assert proxy.seen == ["POST /api/events"] * 4
+            found = await client.connection.call("GET /events", {})
+            assert [event["type"] for event in found["items"]].count("paid") == 1
+            # Somebody else's event, and the same one of a caller that repeats by itself.
+            assert await client.emit("paid", idempotency_key="7")
+            assert not await client.emit("paid", idempotency_key="7")
+
+
+async def test_a_signal_whose_answer_was_lost_is_sent_once(server: Server) -> None:
+    async with flaky(server.url) as proxy:
+        async with Client(proxy.url, server.token) as client:
+            run = await client.start("ask-twice")
+            proxy._plan = [LOSE_ANSWER, LOSE_ANSWER, LOSE_REQUEST]
+            assert await client.signal(run.id, "answer", 1)
+            assert proxy.seen[1:] == [f"POST /api/runs/{run.id}/signals/answer"] * 4
+            assert await client.signal(run.id, "answer", 2)
+            assert await run.result("30s") == [1, 2]
+
+
+async def test_a_retry_and_a_fork_whose_answers_were_lost_make_one_run(server: Server) -> None:
+    async with flaky(server.url) as proxy:
+        async with Client(proxy.url, server.token) as client:
+            first = await client.start("greet", {"name": "Ada"}, wait="30s")
+            proxy._plan = [LOSE_ANSWER]
+            await client.fork(first.id, "greet")
+            failed = await client.start("break", wait="30s")
+            proxy._plan = [LOSE_ANSWER]
+            await client.retry(failed.id)
+            assert await count(client) == 4
 
 
 @pytest.mark.parametrize(
@@ -76,8 +100,15 @@ async def test_what_may_have_been_done_is_not_repeated(lite_server: Server, trou
     async with flaky(lite_server.url, trouble) as proxy:
         async with Client(proxy.url, lite_server.token) as client:
             with pytest.raises((ServerUnavailable, StoreUnavailable)):
-                await client.emit("paid")
+                await client.cancel("0198f0c0-0000-7000-8000-000000000000")
             assert len(proxy.seen) == 1
+
+
+async def test_what_was_done_perhaps_is_said_to_be_not_known(lite_server: Server) -> None:
+    async with flaky(lite_server.url, LOSE_ANSWER) as proxy:
+        async with Client(proxy.url, lite_server.token) as client:
+            with pytest.raises(ServerUnavailable, match="Whether it was done is not known"):
+                await client.cancel("0198f0c0-0000-7000-8000-000000000000")
 
 
 async def test_a_deletion_whose_answer_was_lost_is_done(lite_server: Server) -> None:

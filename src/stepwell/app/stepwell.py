@@ -139,9 +139,15 @@ class Stepwell(Starting, Automation, Operations, Reading):
 
     # -- talking to runs -----------------------------------------------------------------
 
-    async def signal(self, run_id: str, name: str, payload: Any = None) -> bool:
-        """Send a signal to a run; False if the run has already ended."""
-        submitted = self._writer.submit(self._starter.signal(run_id, name, payload))
+    async def signal(
+        self, run_id: str, name: str, payload: Any = None, *, idempotency_key: str | None = None
+    ) -> bool:
+        """Send a signal to a run; False if the run has already ended.
+
+        A second one of that name with the same `idempotency_key` is not sent again.
+        """
+        signal = self._starter.signal(run_id, name, payload, idempotency_key=idempotency_key)
+        submitted = self._writer.submit(signal)
         self._crew.claim_soon()
         delivered = (await submitted)[0]
         if delivered is None:

@@ -296,7 +296,9 @@ class Starter:
             idempotency_key=_checked(idempotency_key),
         )
 
-    def signal(self, run_id: str, type: str, payload: Any) -> SendSignal:
+    def signal(
+        self, run_id: str, type: str, payload: Any, *, idempotency_key: str | None = None
+    ) -> SendSignal:
         """An event addressed to one run."""
         return SendSignal(
             id=self._ids.new(),
@@ -306,6 +308,7 @@ class Starter:
             type=_open_name(check_text(type, "A signal's name", MAX_LENGTH + 50)),
             payload=encode(payload, "The signal's payload", self._max_bytes),
             created_at=self._clock.now(),
+            idempotency_key=_checked(idempotency_key),
         )
 
 

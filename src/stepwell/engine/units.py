@@ -9,11 +9,14 @@ from typing import Any
 from stepwell.kernel.changes import (
     Change,
     ClaimRuns,
+    EmitEvent,
+    EndRun,
     ParkRun,
     RecordStep,
+    SendSignal,
+    StartRun,
     WatchWaits,
     run_ids_of,
-    weight_of,
 )
 
 # What may be in the units of one commit: PostgreSQL takes no message of a gigabyte.
@@ -66,7 +69,23 @@ def fitting(units: list[Unit], size: int) -> int:
     """How many of the first units may share a commit, for what is in them: at least one."""
     weight = 0
     for number, unit in enumerate(units[:size]):
-        weight += sum(map(weight_of, unit.changes))
+        weight += sum(map(_weight, unit.changes))
         if weight > MAX_BATCH_CHARACTERS and number > 0:
             return number
     return size
+
+
+# Where changes carry what users gave.
+_BODIES: dict[type[Any], str] = {
+    RecordStep: "output",
+    StartRun: "input",
+    EndRun: "output",
+    SendSignal: "payload",
+    EmitEvent: "payload",
+}
+
+
+def _weight(change: Change) -> int:
+    """About how many characters the change comes to, beside the few that any has."""
+    field = _BODIES.get(type(change))
+    return 0 if field is None else len(getattr(change, field) or "")

@@ -239,6 +239,14 @@ class SendSignal(msgspec.Struct, gc=False):
     type: str
     payload: str
     created_at: int
+    # Another one of its name to the same run with this is the same, sent again.
+    idempotency_key: str | None = None
+
+    @property
+    def once_key(self) -> str | None:
+        """What no other signal or event of its name may have."""
+        key = self.idempotency_key
+        return None if key is None else f"\x1d{self.run_id}\x1d{key}"
 
 
 class CancelRun(msgspec.Struct, gc=False):
@@ -300,22 +308,6 @@ def run_ids_of(change: Change) -> list[str]:
     held = getattr(change, "held", None)
     found = (getattr(held, "run_id", None), getattr(change, "run_id", None))
     return [run_id for run_id in found if run_id is not None]
-
-
-# Where changes carry what users gave.
-_BODIES: dict[type[Any], str] = {
-    RecordStep: "output",
-    StartRun: "input",
-    EndRun: "output",
-    SendSignal: "payload",
-    EmitEvent: "payload",
-}
-
-
-def weight_of(change: Change) -> int:
-    """About how many characters the change comes to, beside the few that any has."""
-    field = _BODIES.get(type(change))
-    return 0 if field is None else len(getattr(change, field) or "")
 
 
 class JournalRow(msgspec.Struct, array_like=True, gc=False):

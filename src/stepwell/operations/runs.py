@@ -253,9 +253,16 @@ class Runs(Noun):
         raises=(RunNotFound, SignalNotDelivered),
         example={"event": "paid", "payload": {"by": "card"}},
     )  # fmt: skip
-    async def signal(self, run_id: RunId, event: str, payload: Any = None) -> bool:
-        """Send a signal to a run, which keeps it until it waits for that."""
-        if not await self._engine.signal(run_id, event, payload):
+    async def signal(
+        self, run_id: RunId, event: str, payload: Any = None, *,
+        idempotency_key: str | None = None,
+    ) -> bool:  # fmt: skip
+        """Send a signal to a run, which keeps it until it waits for that.
+
+        A second one of that name with the same `idempotency_key` is not sent again.
+        """
+        sent = await self._engine.signal(run_id, event, payload, idempotency_key=idempotency_key)
+        if not sent:
             raise SignalNotDelivered(
                 f"Run {run_id} has ended; no signal reaches it any more.", run_id=run_id
             )

@@ -167,17 +167,22 @@ class Client(Calling):
         )  # fmt: skip
         return RunHandle(self, said)
 
-    async def retry(self, run_id: str) -> RunHandle:
+    async def retry(self, run_id: str, *, idempotency_key: str | None = None) -> RunHandle:
         """A new run that goes on where a failed, cancelled or timed out one stopped."""
-        return RunHandle(self, await self._call("POST /runs/{run_id}/retry", run_id=run_id))
+        said = await self._call(
+            "POST /runs/{run_id}/retry", run_id=run_id,
+            idempotency_key=idempotency_key or self.connection.new_key(),
+        )  # fmt: skip
+        return RunHandle(self, said)
 
     async def fork(
-        self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None
-    ) -> RunHandle:
+        self, run_id: str, from_step: str, *, input: Any = ..., version: int | None = None,
+        idempotency_key: str | None = None,
+    ) -> RunHandle:  # fmt: skip
         """A new run that has the journal of another up to a step, and executes that one anew."""
         said = await self._call(
             "POST /runs/{run_id}/fork", run_id=run_id, from_step=from_step, input=input,
-            version=version,
+            version=version, idempotency_key=idempotency_key or self.connection.new_key(),
         )  # fmt: skip
         return RunHandle(self, said)
 
@@ -292,10 +297,14 @@ class Client(Calling):
         found = await self._call("POST /runs/{run_id}/cancel", run_id=run_id)
         return bool(found["cancelled"])
 
-    async def signal(self, run_id: str, name: str, payload: Any = None) -> bool:
+    async def signal(
+        self, run_id: str, name: str, payload: Any = None, *, idempotency_key: str | None = None
+    ) -> bool:
         """Send a signal to a run: True; raises SignalNotDelivered if that has ended."""
-        route = "POST /runs/{run_id}/signals/{event}"
-        found = await self._call(route, run_id=run_id, event=name, payload=payload)
+        found = await self._call(
+            "POST /runs/{run_id}/signals/{event}", run_id=run_id, event=name, payload=payload,
+            idempotency_key=idempotency_key or self.connection.new_key(),
+        )  # fmt: skip
         return bool(found["delivered"])
 
     async def advance(
@@ -309,11 +318,19 @@ class Client(Calling):
         )  # fmt: skip
 
     async def emit(
-        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False
-    ) -> bool:
-        """Emit an event of the workspace; False if an earlier `once` of that type and key won."""
-        found = await self._call("POST /events", type=type, payload=payload, key=key, once=once)
-        return bool(found["emitted"])
+        self, type: str, payload: Any = None, *, key: str | None = None, once: bool = False,
+        idempotency_key: str | None = None,
+    ) -> bool:  # fmt: skip
+        """Emit an event of the workspace; False if an earlier `once` of that type and key won.
+
+        False also if one of that type has had the same `idempotency_key`.
+        """
+        found = await self._call(
+            "POST /events", type=type, payload=payload, key=key, once=once,
+            idempotency_key=idempotency_key or self.connection.new_key(),
+        )  # fmt: skip
+        # With a key that only this call has, the earlier one was an attempt of its own.
+        return bool(found["emitted"]) or not (once or idempotency_key)
 
 
 def _events_path(run_id: str) -> str:

@@ -72,5 +72,7 @@ def wait(store: Store, held: Held, key: str, **options: Any) -> OpenWait:
     return OpenWait(held=held, key=key, **{**fields, **options})
 
 
-def signal(store: Store, run_id: str, payload: str, signal_id: str = "s1") -> SendSignal:
-    return SendSignal(signal_id, WORKSPACE, run_id, "mail", payload, store.clock.now())
+def signal(
+    store: Store, run_id: str, payload: str, signal_id: str = "s1", key: str | None = None
+) -> SendSignal:
+    return SendSignal(signal_id, WORKSPACE, run_id, "mail", payload, store.clock.now(), key)

@@ -34,7 +34,7 @@ _WAITS = Columns(
 _PAIRS = Columns("run_id text", "key text", "number bigint")
 _SIGNALS = Columns(
     "id text", "workspace_id text", "type text", "run_id text", "payload text",
-    "created_at bigint", "consumed_by text",
+    "created_at bigint", "once_key text", "consumed_by text",
 )  # fmt: skip
 
 
@@ -127,7 +127,7 @@ async def send_signals(
 ) -> None:
     """Buffer signals, and hand each to the first of the run's waits that it matches."""
     changes: list[SendSignal] = []
-    late: list[tuple[int, str]] = []
+    late: list[tuple[int, SendSignal]] = []
     for index, change in found:
         run = locked.get(change.run_id)
         known = run is not None and run["workspace_id"] == change.workspace_id
@@ -136,23 +136,32 @@ async def send_signals(
         if living:
             changes.append(change)
         elif known:
-            late.append((index, change.id))
+            late.append((index, change))
     if late:
         # One that is there already was sent before, and its acknowledgement lost.
-        ids = [event_id for _, event_id in late]
-        sent = {row[0] for row in await db.fetch("SELECT id FROM events WHERE id = ANY($1)", ids)}
-        for index, event_id in late:
-            done.outcomes[index] = event_id in sent
+        sent = await _sent(db, [change for _, change in late])
+        for index, change in late:
+            done.outcomes[index] = change.id in sent
     if not changes:
         return
     waits = await awaiting(db, list({change.run_id for change in changes}))
     taken = hand_out(changes, waits)
     rows = await db.fetch(
-        f"""INSERT INTO events (id, workspace_id, type, run_id, payload, created_at, consumed_by)
+        f"""INSERT INTO events (id, workspace_id, type, run_id, payload, created_at, once_key,
+                               consumed_by)
             {_SIGNALS.sql} ON CONFLICT DO NOTHING RETURNING id""",
         *_SIGNALS.pack(
             [
-                (c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at, taken.get(c.id))
+                (
+                    c.id,
+                    c.workspace_id,
+                    c.type,
+                    c.run_id,
+                    c.payload,
+                    c.created_at,
+                    c.once_key,
+                    taken.get(c.id),
+                )
                 for c in changes
             ]
         ),
@@ -167,6 +176,19 @@ async def send_signals(
         Result(c.run_id, taken[c.id], c.payload, c.created_at) for c in changes if c.id in taken
     ]
     await end_waits(db, results, done)
+
+
+async def _sent(db: asyncpg.Connection, changes: Sequence[SendSignal]) -> set[str]:
+    """Those of the signals that are there, be it under the id of an earlier attempt."""
+    rows = await db.fetch(
+        """SELECT g.id FROM unnest($1::text[], $2::text[], $3::text[], $4::text[])
+                              AS g (id, workspace_id, type, once_key)
+           WHERE EXISTS (SELECT 1 FROM events WHERE id = g.id) OR EXISTS (
+               SELECT 1 FROM events e WHERE e.workspace_id = g.workspace_id
+                   AND e.type = g.type AND e.once_key = g.once_key)""",
+        *zip(*[(c.id, c.workspace_id, c.type, c.once_key) for c in changes], strict=True),
+    )
+    return {row[0] for row in rows}
 
 
 def _pairs(

@@ -186,31 +186,36 @@ def send_signals(db: apsw.Connection, found: list[tuple[int, SendSignal]], done:
     seen = set(
         unpack(
             db,
-            """SELECT json_group_array(value) FROM json_each(?)
-               WHERE EXISTS (SELECT 1 FROM events WHERE id = value)""",
-            pack([c.id for c in changes]),
+            """SELECT json_group_array(s.value->>0) FROM json_each(?) s
+               WHERE EXISTS (SELECT 1 FROM events WHERE id = s.value->>0) OR EXISTS (
+                   SELECT 1 FROM events WHERE workspace_id = s.value->>1
+                       AND type = s.value->>2 AND once_key = s.value->>3)""",
+            pack([(c.id, c.workspace_id, c.type, c.once_key) for c in changes]),
         )
     )
-    new: list[SendSignal] = []
+    new: dict[tuple[str, str], SendSignal] = {}
     for index, change in found:
         status = known.get(change.run_id)
         living = status is not None and status not in ENDED
         done.outcomes[index] = None if status is None else living or change.id in seen
         if living and change.id not in seen:
-            seen.add(change.id)
-            new.append(change)
-    taken = hand_out(new, _open_waits(db, {c.run_id for c in new}))
+            # Two attempts of one may be in the same batch.
+            new.setdefault((change.type, change.once_key or change.id), change)
+    sent = list(new.values())
+    taken = hand_out(sent, _open_waits(db, {c.run_id for c in sent}))
     run_rows(
         db,
-        """INSERT INTO events (id, workspace_id, type, run_id, payload, created_at, consumed_by)
+        """INSERT INTO events (id, workspace_id, type, run_id, payload, created_at, once_key,
+                              consumed_by)
            VALUES {rows}""",
         [
-            (c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at, taken.get(c.id))
-            for c in new
+            (c.id, c.workspace_id, c.type, c.run_id, c.payload, c.created_at, c.once_key,
+             taken.get(c.id))
+            for c in sent
         ],
-    )
+    )  # fmt: skip
     end_waits(
-        db, [[c.run_id, taken[c.id], c.payload, c.created_at] for c in new if c.id in taken], done
+        db, [[c.run_id, taken[c.id], c.payload, c.created_at] for c in sent if c.id in taken], done
     )
 
 

@@ -42,6 +42,27 @@ async def a_signal_is_consumed_once_and_in_order(store: Store) -> None:
 
 
 @check
+async def a_signal_with_a_key_that_was_sent_is_not_sent_again(store: Store) -> None:
+    await enlist(store, "w1")
+    await commit(store, start(store, "r1"))
+    _, held = await claim_one(store, "w1")
+    await commit(store, start(store, "r2", due_at=store.clock.now() + SECOND))
+    first, again = signal(store, "r1", "1", "s1", "k"), signal(store, "r1", "2", "s2", "k")
+    assert await commit(store, first, again) == [True, True]
+    later, other = signal(store, "r1", "3", "s3", "k"), signal(store, "r1", "4", "s4", "l")
+    elsewhere = signal(store, "r2", "5", "s5", "k")
+    assert await commit(store, later, other, elsewhere) == [True, True, True]
+    await commit(store, *[wait(store, held, key, seq=n) for n, key in enumerate("abc")])
+    await commit(store, ParkRun(held, ["a", "b", "c"]))
+    run, held = await claim_one(store, "w1")
+    assert {row.key: row.result for row in run.waits} == {"a": "1", "b": "4", "c": None}
+    await commit(store, EndRun(held, "completed", "1", None, store.clock.now()))
+    # Whoever asks again what became of it hears that; what is new comes too late.
+    again, new = signal(store, "r1", "6", "s6", "k"), signal(store, "r1", "7", "s7", "m")
+    assert await commit(store, again, new) == [True, False]
+
+
+@check
 async def a_signal_that_is_given_back_goes_to_a_wait_that_is_open_already(store: Store) -> None:
     await enlist(store, "w1")
     await commit(store, start(store, "r1"))
