@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import shlex
 import signal
@@ -152,6 +153,19 @@ def test_an_address_that_is_taken_is_said_to_be(tmp_path: Path) -> None:
     error = json.loads(done.stdout)["error"]
     assert error["code"] == "address_unavailable"
     assert "--port" in error["message"]
+
+
+def test_a_key_that_is_none_is_told_of_before_anybody_needs_it(tmp_path: Path) -> None:
+    for command in (["serve", "--port", "0"], ["worker"]):
+        done = subprocess.run(
+            [sys.executable, "-m", "stepwell.cli", *command, "--json"], cwd=tmp_path,
+            env={**os.environ, "STEPWELL_SECRET_KEY": "short"}, capture_output=True, text=True,
+            check=False,
+        )  # fmt: skip
+        assert done.returncode == 10
+        error = json.loads(done.stdout)["error"]
+        assert error["code"] == "secret_key_invalid"
+        assert "stepwell secrets new-key" in error["message"]
 
 
 def _headers(folder: Path) -> dict[str, str]:

@@ -14,6 +14,7 @@ from typing import Any
 
 from stepwell.app.beginnings import publish_samples
 from stepwell.app.doorkeeper import WORKSPACE, Doorkeeper
+from stepwell.app.keys import keyring_for
 from stepwell.app.premises import Premises
 from stepwell.app.stepwell import Stepwell
 from stepwell.catalog import store_for
@@ -60,6 +61,7 @@ class Host:
         # Of all workspaces together.
         self.metrics = Prometheus()
         room = Room((shape.worker or {}).get("concurrency", CONCURRENCY))
+        keyring_for(settings, url)  # one that is wrong is told of now, and not by the first secret
         store = store_for(url, SystemClock())
         self._premises = Premises(store, settings, [self.metrics], room=room)
         self.ids = self._premises.ids
