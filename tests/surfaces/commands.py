@@ -179,6 +179,7 @@ BY_HAND: Mapping[str, Callable[[Typist, dict[str, Any]], Typed]] = {
     "triggers.list": _words("triggers", "list", then=("definition",)),
     "triggers.preview": _words("triggers", "preview", then=("trigger",)),
     "triggers.update": _words("triggers", "update", then=("trigger", "config")),
+    "users.create": _words("users", "create"),
     "users.link": _words("users", "link", then=("user_id",)),
     "workers.health": _words("workers"),
     "workers.list": _words("workers"),
@@ -197,6 +198,7 @@ MORE: Mapping[str, set[str]] = {
     "steps.tasks": {"run_id", "status"},
     "triggers.get": {"last_run_status", "refusals"},
     "triggers.list": {"health"},
+    "users.create": {"url"},
     "users.link": {"url"},
     "workers.list": {"health"},
 }

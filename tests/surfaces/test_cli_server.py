@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import socket
 from collections.abc import Iterator
 from pathlib import Path
@@ -284,3 +285,10 @@ def test_a_link_is_whole_where_the_server_is_known(there: Cli, here: Cli, server
     assert made["url"] == f"{server.url}/login/{made['link']}"
     assert f"{server.url}/login/" in there("users", "link", owner).stdout
     assert here.ok("users", "link", owner)["url"] is None
+    invited = there("users", "create", "--name", "ada@example.org", "--role", "member").stdout
+    assert re.search(f"logs them in, once: {server.url}/login/\\S+$", invited)
+    assert "/login/" in here("users", "create", "--name", "bob", "--role", "viewer").stdout
+    words = ("users", "create", "--name", "cy", "--role", "viewer", "--password", "-")
+    assert here(*words, stdin="correct horse battery\n").stdout.endswith(
+        "They log in with the password they have.\n"
+    )

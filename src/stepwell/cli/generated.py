@@ -50,7 +50,7 @@ ELSEWHERE: Mapping[str, tuple[str, ...]] = {
     "workers.list": ("workers",),
 }
 # What stands for a secret, which never stands in the list of processes itself.
-_ASKED = "-"
+ASKED = "-"
 
 
 def path_of(operation: Operation) -> tuple[str, ...]:
@@ -130,7 +130,7 @@ def _parameter(parameter: Parameter) -> click.Parameter:
     if is_hidden(parameter.type):
         options |= {
             "required": False,
-            "metavar": _ASKED,
+            "metavar": ASKED,
             "help": "Is asked for, or read as a line.",
         }
     elif kind is bool and parameter.default is False:
@@ -157,7 +157,7 @@ def _read(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
     for name, parameter in operation.parameters.items():
         value = given[name]
         if is_hidden(parameter.type) and (parameter.required or value is not None):
-            value = _asked(name, value or _ASKED)
+            value = asked(name, value or ASKED)
         if value is None or value == ():
             continue
         if _is_json(_kind(parameter.type)):
@@ -169,12 +169,12 @@ def _read(operation: Operation, given: Mapping[str, Any]) -> dict[str, Any]:
     return found
 
 
-def _asked(name: str, given: str) -> str:
+def asked(name: str, given: str) -> str:
     """A secret, from whoever types it or the next line of standard input."""
     flag = "--" + name.replace("_", "-")
-    if given != _ASKED:
+    if given != ASKED:
         raise InvalidInput(
-            f"Others could see a secret among the words of a command. Write {flag} {_ASKED}, and "
+            f"Others could see a secret among the words of a command. Write {flag} {ASKED}, and "
             "type it when asked for, or give it as a line of standard input."
         )
     if sys.stdin.isatty():
@@ -219,7 +219,7 @@ def _example(operation: Operation) -> str:
         if each.where == "path":
             words.append(str(value or each.name.upper()))
         elif value is not None and not (is_hidden(each.type) and each.required):
-            value = _ASKED if is_hidden(each.type) else value
+            value = ASKED if is_hidden(each.type) else value
             text = shlex.quote(value if isinstance(value, str) else compact(value))
             flag = "--" + each.name.replace("_", "-")
             words.append(flag if value is True else f"{flag} {text}")
