@@ -12,7 +12,7 @@ from stepwell.errors import InvalidInput
 from stepwell.kernel.codec import MAX_RESULT_BYTES
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.names import STATE_FOLDER, show
-from stepwell.kernel.plans import NO_PLAN, Plan, read_plan
+from stepwell.kernel.plans import NO_PLAN, Plan, read_plan, read_plans
 from stepwell.kernel.urls import is_confidential
 
 # Variables that commands of nodes need to work at all, besides LC_…. Whatever else this process
@@ -51,8 +51,10 @@ class Settings:
     secret_key: str | None = None
     # STEPWELL_SECRET_KEY_FILE: a file with such keys instead; on SQLite there is one by the store.
     secret_key_file: str | None = None
-    # STEPWELL_PLAN: how much the workspace may have: free, pro, enterprise, or JSON.
+    # STEPWELL_PLAN: how much each workspace may have: free, pro, enterprise, or JSON.
     plan: Plan = NO_PLAN
+    # STEPWELL_PLANS: the plans of workspaces that have another one, as a JSON object by their ids.
+    plans: Mapping[str, Plan] = field(default_factory=dict)
     # STEPWELL_HOSTS: names that the server goes by besides localhost, by commas.
     hosts: tuple[str, ...] = ()
     # STEPWELL_TRUSTED_PROXIES: addresses or networks whose X-Forwarded-* is believed, by commas.
@@ -90,6 +92,8 @@ class Settings:
                 found[name] = int(number)
         if plan := source.get("STEPWELL_PLAN"):
             found["plan"] = read_plan(plan, "STEPWELL_PLAN")
+        if plans := source.get("STEPWELL_PLANS"):
+            found["plans"] = read_plans(plans, "STEPWELL_PLANS")
         if hosts := source.get("STEPWELL_HOSTS"):
             found["hosts"] = tuple(each.lower() for each in _listed(hosts))
         if proxies := source.get("STEPWELL_TRUSTED_PROXIES"):
@@ -113,6 +117,10 @@ class Settings:
             if name in _PASSED_ON or name.startswith("LC_")
         }
         return cls(**found)  # type: ignore[arg-type]
+
+    def plan_of(self, workspace_id: str) -> Plan:
+        """How much a workspace may have."""
+        return self.plans.get(workspace_id, self.plan)
 
 
 def _listed(text: str) -> list[str]:

@@ -13,7 +13,7 @@ import pytest
 from stepwell import Stepwell
 from stepwell.catalog import store_for
 from stepwell.errors import InvalidInput, QuotaExceeded, RateLimited, RunFailed, StepwellError
-from stepwell.kernel.plans import PLANS, Plan, read_plan
+from stepwell.kernel.plans import PLANS, Plan, read_plan, read_plans
 from stepwell.settings import Settings
 from stepwell.testing.clock import FakeClock
 from tests.engine.paced import graph, quick, waits
@@ -50,6 +50,34 @@ def test_a_plan_of_ones_own_is_json() -> None:
     for wrong in ("gold", '{"runs": 1}', '{"runs_per_month": "x"}', '{"definitions": -1}', "{"):
         with pytest.raises(InvalidInput, match="STEPWELL_PLAN"):
             read_plan(wrong, "STEPWELL_PLAN")
+
+
+async def test_a_workspace_may_have_a_plan_of_its_own(store_url: str, clock: FakeClock) -> None:
+    settings = Settings.read({
+        "STEPWELL_PLAN": '{"name": "small", "runs_per_month": 1}',
+        "STEPWELL_PLANS": '{"team-7": "pro", "lab": {"runs_per_month": 0}}',
+    })  # fmt: skip
+    started = {}
+    for workspace in ("default", "team-7", "lab"):
+        async with Stepwell(
+            workflows=[quick], store=store_for(store_url, clock), settings=settings,
+            workspace=workspace,
+        ) as stepwell:  # fmt: skip
+            asked = [stepwell.start("quick") for _ in range(3)]
+            found = await asyncio.gather(*asked, return_exceptions=True)
+            refused = [each for each in found if isinstance(each, QuotaExceeded)]
+            started[workspace] = 3 - len(refused), {each.details["plan"] for each in refused}
+    assert started == {"default": (1, {"small"}), "team-7": (3, set()), "lab": (0, {"custom"})}
+
+
+def test_plans_of_workspaces_are_read_or_refused() -> None:
+    assert read_plans('{"a": "free", "b": {"name": "x"}}', "P") == {
+        "a": PLANS["free"],
+        "b": Plan("x"),
+    }
+    for wrong in ("free", '["free"]', '{"a": "gold"}', '{"a": 7}', '{"a": {"runs": 1}}', "{"):
+        with pytest.raises(InvalidInput, match="STEPWELL_PLANS"):
+            read_plans(wrong, "STEPWELL_PLANS")
 
 
 async def test_definitions_are_counted_exactly_by_all_who_publish(

@@ -88,5 +88,5 @@ class Automation(Operations):
     def _receiver(self) -> Receiver:
         return Receiver(
             self.store, self._workspace, self._writer, self._starter, self._firer, self._vault,
-            self._tally, self._settings.plan, self._crew.claim_soon,
+            self._tally, self._settings.plan_of(self._workspace), self._crew.claim_soon,
         )  # fmt: skip

@@ -102,7 +102,8 @@ class Operations:
         self._writer.check_open()
         return Workspace(
             self.store, self._workspace, self._ids, self.store.clock, node_types, self._changed,
-            self._fire, self._tally.drained, self._settings.plan, cast("Engine", self),
+            self._fire, self._tally.drained, self._settings.plan_of(self._workspace),
+            cast("Engine", self),
         )  # fmt: skip
 
     @cached_property

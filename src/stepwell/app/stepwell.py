@@ -104,7 +104,8 @@ class Stepwell(Starting, Automation, Operations, Reading):
         self._revisions = Revisions(self.store.records, self._workspace, node_types)
         bounds = Bounds(
             self._settings.max_retention_seconds, self._settings.max_result_bytes,
-            self._settings.plan, self._settings.max_runs, self._settings.max_runs_per_user,
+            self._settings.plan_of(self._workspace), self._settings.max_runs,
+            self._settings.max_runs_per_user,
         )  # fmt: skip
         self._starter = Starter(
             self.store, self.store.clock, self._ids, self._workspace, rows, self._revisions, bounds
@@ -245,7 +246,7 @@ class Stepwell(Starting, Automation, Operations, Reading):
             self._functions, allow_private=settings.http_allow_private, folder=settings.folder,
             environment=settings.environment, hidden=own_files(settings, self._url),
         )  # fmt: skip
-        return GraphProgram(self._revisions, host, settings.plan)
+        return GraphProgram(self._revisions, host, settings.plan_of(self._workspace))
 
     def wind_down(self) -> None:
         """About to be closed: begin no run any more, and keep nobody waiting for one."""

@@ -51,17 +51,32 @@ PLANS = {
 
 def read_plan(text: str, what: str) -> Plan:
     """A plan by its name, or as JSON with limits of one's own."""
-    if text in PLANS:
-        return PLANS[text]
-    if not text.lstrip().startswith("{"):
+    return _plan(_json(text, what) if text.lstrip().startswith("{") else text, what)
+
+
+def read_plans(text: str, what: str) -> dict[str, Plan]:
+    """Plans by the workspaces that have them: a JSON object of names, or of plans in JSON."""
+    return {key: _plan(value, f"{what}, {key}") for key, value in _json(text, what).items()}
+
+
+def _json(text: str, what: str) -> dict[str, Any]:
+    try:
+        return msgspec.json.decode(text, type=dict[str, Any])
+    except msgspec.DecodeError as error:
+        raise InvalidInput(f"{what} is no JSON object: {error}.") from error
+
+
+def _plan(given: Any, what: str) -> Plan:
+    if isinstance(given, str) and given in PLANS:
+        return PLANS[given]
+    if not isinstance(given, dict):
         raise InvalidInput(
-            f"{what}: there is no plan {text!r:.50}; there are {', '.join(PLANS)}, or JSON like "
+            f"{what}: there is no plan {given!r:.50}; there are {', '.join(PLANS)}, or JSON like "
             '{"runs_per_month": 500}.'
         )
     try:
-        found: dict[str, Any] = {"name": "custom"} | msgspec.json.decode(text, type=dict[str, Any])
-        plan = msgspec.convert(found, type=Plan)
-    except msgspec.DecodeError as error:
+        plan = msgspec.convert({"name": "custom"} | given, type=Plan)
+    except msgspec.ValidationError as error:
         raise InvalidInput(f"{what} is no plan: {error}.") from error
     if plan.name in PLANS:
         raise InvalidInput(f"{what}: {plan.name!r} is a plan already; call yours otherwise.")
