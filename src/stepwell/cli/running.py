@@ -87,7 +87,9 @@ def run(
         if there:
             started = await stepwell.start_document(document.document, input)
         else:
-            started = await stepwell.start_document(document.document, input, trigger=trigger)
+            started = await stepwell.start_document(
+                document.document, input, trigger=trigger, user=getpass.getuser()
+            )
         click.echo(f"Run {started.id} of {definition.name} started.", err=True)
         return started.id, plan
 

@@ -23,7 +23,7 @@ from stepwell.cli.gates import gate_document, gate_lines
 from stepwell.cli.health import Health, judged, looked, warn_without_worker
 from stepwell.cli.output import compact, emit
 from stepwell.cli.runtext import list_lines, show_lines
-from stepwell.cli.session import connected
+from stepwell.cli.session import by, connected
 from stepwell.errors import SignalNotDelivered
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.records import GateRecord
@@ -181,7 +181,7 @@ def explain(run_id: str, store: str | None, as_json: bool) -> None:
 )
 @click.option("--delay", metavar="DURATION", help="Start this much later.")
 @click.option("--deadline", metavar="WHEN", help="Time out after this duration, or at this time.")
-@click.option("--priority", type=int, default=0, show_default=True, help="Higher goes first.")
+@click.option("--priority", type=int, help="Higher goes first; else as its policy says, or 0.")
 @click.option("--concurrency-key", metavar="KEY", help="Runs with the same key take turns.")
 @click.option(
     "--concurrency-limit",
@@ -220,7 +220,9 @@ def start(
     async def begin(stepwell: Stepwell) -> RunHandle:
         if "version" in chosen:
             chosen["version"] = await _number(stepwell, definition, chosen["version"])
-        return await stepwell.start(definition, None if given is ... else given, **chosen)
+        return await stepwell.start(
+            definition, None if given is ... else given, **chosen, **by(stepwell)
+        )
 
     _begin(begin, wait, timeout, store, as_json)
 
@@ -236,7 +238,7 @@ def retry(run_id: str, wait: bool, timeout: str | None, store: str | None, as_js
     Example:
       stepwell runs retry RUN --wait
     """
-    _begin(lambda stepwell: stepwell.retry(run_id), wait, timeout, store, as_json)
+    _begin(lambda stepwell: stepwell.retry(run_id, **by(stepwell)), wait, timeout, store, as_json)
 
 
 @runs.command("fork")
@@ -267,7 +269,7 @@ def fork(
         number = None
         if version is not None:
             number = await _number(stepwell, (await stepwell.get_run(run_id)).definition, version)
-        return await stepwell.fork(run_id, from_step, input=given, version=number)
+        return await stepwell.fork(run_id, from_step, input=given, version=number, **by(stepwell))
 
     _begin(begin, wait, timeout, store, as_json)
 

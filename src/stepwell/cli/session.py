@@ -7,6 +7,7 @@ file that `stepwell serve` keeps in the folder it runs in.
 from __future__ import annotations
 
 import asyncio
+import getpass
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -117,6 +118,11 @@ def _at_server(server: ServerPlace, work: Callable[[Stepwell], Awaitable[T]]) ->
 
     with naming(server.url):
         return asyncio.run(session())
+
+
+def by(stepwell: Stepwell) -> dict[str, Any]:
+    """Who starts a run, as an option of a start: a server knows that by the token."""
+    return {} if hasattr(stepwell, "server_url") else {"user": getpass.getuser()}
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from stepwell.errors import (
 )
 from stepwell.kernel.codec import decode
 from stepwell.kernel.durations import seconds
+from stepwell.kernel.pacing import MAX_PRIORITY
 from stepwell.kernel.run import ErrorInfo, Explanation, Page, Run
 from stepwell.kernel.states import RunStatus
 from stepwell.operation import TIDY_UP, Count, DefinitionRef, Noun, Started, Workspace, operation
@@ -83,7 +84,7 @@ class Runs(Noun):
         version: int | None = None,
         delay: Span | None = None,
         deadline: Span | None = None,
-        priority: Annotated[int, Meta(ge=-1000, le=1000)] = 0,
+        priority: Annotated[int, Meta(ge=-MAX_PRIORITY, le=MAX_PRIORITY)] | None = None,
         concurrency_key: str | None = None,
         concurrency_limit: Annotated[int, Meta(ge=1)] | None = None,
         max_queued_runs: Annotated[int, Meta(ge=0)] | None = None,
