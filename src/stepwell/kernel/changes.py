@@ -272,7 +272,8 @@ class ClaimRuns(msgspec.Struct, gc=False):
     worker_id: str
     programs: list[str]
     limit: int
-    # Set when the claim is sent, so that it sees all that its own batch makes due.
+    # Set when the claim is sent, so that it sees all that its own batch makes due; and again, if
+    # the writer sends it, when a store gets to it.
     now: int = 0
     dated: bool = False
     sweep: bool = False

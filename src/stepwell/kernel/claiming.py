@@ -7,6 +7,17 @@ from collections.abc import Sequence
 from stepwell.kernel.changes import Change, Claimed, ClaimedRun, ClaimRuns, StartRun
 
 
+def date_claims(batch: Sequence[Change], now: int) -> None:
+    """Say that the claims of the writer take place now, and not when they were sent.
+
+    A store may have been away or locked in between. The turn of a throttle that a claim takes would
+    be over before its run begins, and others would begin beside it.
+    """
+    for change in batch:
+        if type(change) is ClaimRuns and change.dated:
+            change.now = now
+
+
 def start_with_claim(batch: Sequence[Change]) -> tuple[StartRun, ClaimRuns] | None:
     """The start and the claim of a batch that is nothing else, if the one may answer the other."""
     if len(batch) != 2:

@@ -29,7 +29,8 @@ from stepwell.kernel.changes import (
     StartRun,
     WatchWaits,
 )
-from stepwell.kernel.claiming import start_with_claim
+from stepwell.kernel.claiming import date_claims, start_with_claim
+from stepwell.kernel.clock import Clock
 from stepwell.stores.postgres import emitting, pacing, recording, waiting
 from stepwell.stores.postgres.claim import claim, peek
 from stepwell.stores.postgres.columns import packable
@@ -49,7 +50,7 @@ Locked = dict[str, asyncpg.Record]
 
 
 async def apply(
-    db: asyncpg.Connection, batch: Sequence[Change], *, expectant: bool = False
+    db: asyncpg.Connection, batch: Sequence[Change], clock: Clock, *, expectant: bool = False
 ) -> Committed:
     """Apply the batch and make it durable, or raise: then sending it again does no harm.
 
@@ -57,21 +58,24 @@ async def apply(
     """
     for _ in range(TRIES - 1):
         try:
-            return await _apply(db, batch, expectant)
+            return await _apply(db, batch, clock, expectant)
         except asyncpg.TransactionRollbackError as error:
             # The order of locks is meant to rule this out; if it does not, somebody else is done.
             log.warning("A batch met another one and is applied again: %s", error)
-    return await _apply(db, batch, expectant)
+    return await _apply(db, batch, clock, expectant)
 
 
-async def _apply(db: asyncpg.Connection, batch: Sequence[Change], expectant: bool) -> Committed:
+async def _apply(
+    db: asyncpg.Connection, batch: Sequence[Change], clock: Clock, expectant: bool
+) -> Committed:
     """Apply it in one statement if its kinds allow that, else in a transaction."""
+    date_claims(batch, clock.now())  # the server may have been away
     steps = [change for change in batch if type(change) is RecordStep]
     if len(steps) == len(batch) and not any(map(recording.gives_up, steps)):
         return await recording.record_alone(db, steps)
     ends = [change for change in batch if type(change) is EndRun]
     if len(ends) == len(batch):
-        return await _apply_ends(db, ends)
+        return await _apply_ends(db, ends, clock)
     alone = batch[0] if len(batch) == 1 else None
     if isinstance(alone, ClaimRuns) and not (expectant or alone.resent or alone.suspects):
         # Most claims find nothing, and to find nothing takes one trip and no transaction.
@@ -79,10 +83,10 @@ async def _apply(db: asyncpg.Connection, batch: Sequence[Change], expectant: boo
         if nothing is not None:
             return Committed([nothing])
     if _are_events(batch):
-        return await _apply_events(db, batch, expectant)
+        return await _apply_events(db, batch, clock, expectant)
     if pair := start_with_claim(batch):
-        return await _apply_start(db, batch, *pair)
-    return await _commit(db, batch)
+        return await _apply_start(db, batch, clock, *pair)
+    return await _commit(db, batch, clock)
 
 
 def _are_events(batch: Sequence[Change]) -> bool:
@@ -96,30 +100,30 @@ def _are_events(batch: Sequence[Change]) -> bool:
 
 
 async def _apply_start(
-    db: asyncpg.Connection, batch: Sequence[Change], start: StartRun, ask: ClaimRuns
+    db: asyncpg.Connection, batch: Sequence[Change], clock: Clock, start: StartRun, ask: ClaimRuns
 ) -> Committed:
     """A start that shares its batch with a claim, as it does on an idle system."""
     new, claimed = await start_and_take(db, start, ask)
     if not new:
-        return await _commit(db, batch)
+        return await _commit(db, batch, clock)
     done = Committed(outcomes=[None, None])
     if claimed is None:
         # Others come first, so the claim is made as usual; the start is durable meanwhile.
-        done = await _commit(db, [start, ask])
+        done = await _commit(db, [start, ask], clock)
         claimed = done.outcomes[1]
     done.outcomes = [(start.id, True) if c is start else claimed for c in batch]
     done.due = done.due or not claimed.runs
     return done
 
 
-async def _apply_ends(db: asyncpg.Connection, ends: list[EndRun]) -> Committed:
+async def _apply_ends(db: asyncpg.Connection, ends: list[EndRun], clock: Clock) -> Committed:
     """Ends of runs are apart from each other, so most of them need no transaction."""
     done = Committed(outcomes=[None] * len(ends))
     ended = await end_alone(db, ends)
     done.ended = [change.held.run_id for change, did in zip(ends, ended, strict=True) if did]
     left = [index for index, did in enumerate(ended) if not did]
     if left:
-        rest = await _commit(db, [ends[index] for index in left])
+        rest = await _commit(db, [ends[index] for index in left], clock)
         for index, outcome in zip(left, rest.outcomes, strict=True):
             done.outcomes[index] = outcome
         done.ended += rest.ended
@@ -128,7 +132,7 @@ async def _apply_ends(db: asyncpg.Connection, ends: list[EndRun]) -> Committed:
 
 
 async def _apply_events(
-    db: asyncpg.Connection, batch: Sequence[Change], expectant: bool
+    db: asyncpg.Connection, batch: Sequence[Change], clock: Clock, expectant: bool
 ) -> Committed:
     """Events that no run emits, with or without claims."""
     events = [change for change in batch if type(change) is EmitEvent]
@@ -136,12 +140,12 @@ async def _apply_events(
     plain = len(asks) == 1 and not (asks[0].sweep or asks[0].resent or asks[0].suspects)
     told = await emit_alone(db, events, asks[0] if plain else None)
     if told is None:
-        return await _commit(db, batch)
+        return await _commit(db, batch, clock)
     done, claimed = told
     claims: list[Claimed | None] = [claimed]
     if claimed is None and asks:
         # Claimed as usual; the events are durable meanwhile.
-        rest = await _apply(db, asks, expectant or done.due)
+        rest = await _apply(db, asks, clock, expectant or done.due)
         done.due = done.due or rest.due
         claims = rest.outcomes
     emitted, given = iter(done.outcomes), iter(claims)
@@ -149,10 +153,10 @@ async def _apply_events(
     return done
 
 
-async def _commit(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
+async def _commit(db: asyncpg.Connection, batch: Sequence[Change], clock: Clock) -> Committed:
     try:
         await db.execute("BEGIN")
-        done = await apply_within(db, batch)
+        done = await apply_within(db, batch, clock)
         await db.execute("COMMIT")
     except Exception:
         if not db.is_closed():
@@ -161,7 +165,7 @@ async def _commit(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
     return done
 
 
-async def apply_within(db: asyncpg.Connection, batch: Sequence[Change]) -> Committed:
+async def apply_within(db: asyncpg.Connection, batch: Sequence[Change], clock: Clock) -> Committed:
     """Apply the batch within a transaction of the caller's."""
     done = Committed(outcomes=[None] * len(batch))
     by_kind: dict[type[Any], Found] = {}
@@ -181,6 +185,7 @@ async def apply_within(db: asyncpg.Connection, batch: Sequence[Change]) -> Commi
                 await emitting.emit_events(db, found, None if own else waits, done)
             else:
                 await work(db, found, done)
+    date_claims(batch, clock.now())  # locks may have been waited for
     for index, asking in by_kind.get(ClaimRuns, ()):
         done.outcomes[index] = await claim(db, asking, done)
     return done

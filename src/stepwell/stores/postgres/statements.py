@@ -41,7 +41,7 @@ class PostgresStatements:
                 # Records first: who was overtaken has not locked a run, which a claim that came
                 # just then would have left alone.
                 await _execute(db, statements)
-                done = await apply_within(db, changes) if changes else Committed([])
+                done = await apply_within(db, changes, self._clock) if changes else Committed([])
                 await _execute(db, then(done))
                 if version is not None:
                     await register(db, workspace_id, [version], self._clock.now(), done, paces)

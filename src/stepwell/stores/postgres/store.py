@@ -97,7 +97,7 @@ class PostgresStore:
             await self._writer.plan_again(len(batch))
             try:
                 done = await self._writer.run(
-                    lambda db: apply(db, batch, expectant=self._expectant)
+                    lambda db: apply(db, batch, self.clock, expectant=self._expectant)
                 )
             except asyncpg.LockNotAvailableError as error:
                 held = await self._obstacles.met(batch)

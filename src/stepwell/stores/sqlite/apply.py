@@ -27,8 +27,8 @@ from stepwell.kernel.changes import (
     StartRun,
     WatchWaits,
 )
-from stepwell.kernel.claiming import start_with_claim
-from stepwell.kernel.clock import LAST
+from stepwell.kernel.claiming import date_claims, start_with_claim
+from stepwell.kernel.clock import LAST, Clock
 from stepwell.kernel.outcomes import Ending
 from stepwell.kernel.states import ENDED, OPEN, quoted
 from stepwell.stores.sqlite import waiting
@@ -39,9 +39,10 @@ from stepwell.stores.sqlite.rows import all_rows, one, pack, run, run_rows, unpa
 from stepwell.stores.sqlite.starting import start
 
 
-def apply(db: apsw.Connection, batch: Sequence[Change]) -> Committed:
+def apply(db: apsw.Connection, batch: Sequence[Change], clock: Clock) -> Committed:
     """Apply the batch and make it durable, or raise and leave nothing."""
     with writing(db):
+        date_claims(batch, clock.now())  # others may have had the file for long
         return apply_within(db, batch)
 
 

@@ -147,7 +147,7 @@ class SqliteStore:
         return await self._write.run(lambda db: self._apply(db, batch))
 
     def _apply(self, db: apsw.Connection, batch: Sequence[Change]) -> Committed:
-        done = apply(db, batch)
+        done = apply(db, batch, self.clock)
         self._check_file()  # only now: nothing is acknowledged that went into a file without a name
         return done
 
