@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import asyncpg
 
@@ -10,14 +11,23 @@ from stepwell.kernel.changes import Committed
 from stepwell.stores.postgres.limits import (
     ANSWERABLE,
     Key,
-    room_taken,
+    Rank,
+    Room,
+    rooms_of,
     take_turns,
     wake_queued,
 )
 from stepwell.stores.postgres.locking import try_lock
 
-# By their ids, what runs need room in, and of how much.
-Own = dict[str, list[tuple[Key, int]]]
+
+class _Asking(NamedTuple):
+    """A run that is about to begin."""
+
+    rank: Rank
+    # The limit that counts its call, if it was called.
+    call: str | None
+    # What it needs room in, and of how much.
+    limits: list[tuple[Key, int]]
 
 
 async def admit(
@@ -27,28 +37,31 @@ async def admit(
 
     Also whether some were passed over because another batch is at work on their limits.
     """
-    called_for, own = await _limits(db, run_ids)
-    locked = await try_lock(db, {key for limits in own.values() for (key, _), _ in limits})
-    keys = {each for limits in own.values() for each, _ in limits if each[0] in locked}
-    taken = await room_taken(db, keys, now)
-    more = dict.fromkeys(locked, 0)  # what these runs take, or give back
+    asking = await _asking(db, run_ids)
+    locked = await try_lock(db, {key for each in asking.values() for (key, _), _ in each.limits})
+    keys = {each for a in asking.values() for each, _ in a.limits if each[0] in locked}
+    rooms = await rooms_of(db, keys, now)
+    by_name: dict[str | None, list[Room]] = {key: [] for key in locked}
+    for each in keys:
+        by_name[each[0]].append(rooms[each])
     admitted: list[str] = []
     turns: list[tuple[str, int, str]] = []
     blocked: dict[str, str] = {}
     wanted: dict[str, None] = {}  # limits that somebody may have to be called for
     passed_over = False
     for run_id in run_ids:
-        limits, call = own.get(run_id, []), called_for[run_id]
+        rank, call, limits = asking[run_id]
         if any(key not in locked for (key, _), _ in limits):
             passed_over = True
             continue
-        if call in more:
-            more[call] -= 1  # being called up counted as one of the limit's slots
-        full = next((each for each, most in limits if taken[each] + more[each[0]] >= most), None)
+        for room in by_name.get(call, ()):
+            room.answer(rank)  # being called up counted as one of the limit's slots
+        full = next((e for e, most in limits if rooms[e].taken_before(rank) >= most), None)
         if full is None:
             admitted.append(run_id)
             for (key, period), _ in limits:
-                more[key] += 1
+                for room in by_name[key]:
+                    room.take()
                 if period is not None:
                     turns.append((key, period, run_id))
                     wanted[key] = None
@@ -56,7 +69,7 @@ async def admit(
             blocked[run_id] = full[0]
             if full[1] is not None:
                 wanted[full[0]] = None
-            if call in more and call != full[0]:
+            if call is not None and call in by_name and call != full[0]:
                 wanted[call] = None  # its call goes to the next in line
     await _write(db, admitted, blocked)
     if turns:
@@ -66,26 +79,23 @@ async def admit(
     return admitted, passed_over
 
 
-async def _limits(
-    db: asyncpg.Connection, run_ids: Sequence[str]
-) -> tuple[dict[str, str | None], Own]:
-    """For each run the limit that counts its call, and the limits in which it needs a slot."""
+async def _asking(db: asyncpg.Connection, run_ids: Sequence[str]) -> dict[str, _Asking]:
+    """These runs, with the limits in which each needs a slot."""
     rows = await db.fetch(
-        f"""SELECT r.id, CASE WHEN {ANSWERABLE} THEN r.blocked_on END, l.limit_key, l.capacity,
-               l.period
+        f"""SELECT r.id, r.priority, CASE WHEN {ANSWERABLE} THEN r.blocked_on END, l.limit_key,
+               l.capacity, l.period
            FROM runs r LEFT JOIN LATERAL (
                SELECT limit_key, capacity, period FROM limits WHERE run_id = r.id AND slot = r.id
                   AND capacity IS NOT NULL AND NOT admitted OFFSET 0) l ON true
            WHERE r.id = ANY($1) ORDER BY l.limit_key""",
         run_ids,
     )
-    called_for: dict[str, str | None] = {}
-    own: Own = {}
-    for run_id, blocked_on, key, capacity, period in rows:
-        called_for[run_id] = blocked_on
+    found: dict[str, _Asking] = {}
+    for run_id, priority, call, key, capacity, period in rows:
+        asking = found.setdefault(run_id, _Asking((-priority, run_id), call, []))
         if key is not None:
-            own.setdefault(run_id, []).append(((key, period), capacity))
-    return called_for, own
+            asking.limits.append(((key, period), capacity))
+    return found
 
 
 async def _write(db: asyncpg.Connection, admitted: Sequence[str], blocked: dict[str, str]) -> None:

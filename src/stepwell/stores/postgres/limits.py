@@ -9,8 +9,9 @@ Whoever calls these holds the lock on the name of each limit, so that counts sta
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Collection, Iterable, Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import asyncpg
 
@@ -27,8 +28,9 @@ ANSWERABLE = """((r.workspace_id, r.program) IN (
         IS TRUE"""
 
 # Slots in use: those of runs at work, and those of runs called up but not yet claimed.
-TAKEN = f"""(SELECT count(DISTINCT l.slot) FROM limits l
-             WHERE l.limit_key = k.key AND l.admitted AND l.capacity IS NOT NULL)
+_SLOTS = """(SELECT count(DISTINCT l.slot) FROM limits l
+              WHERE l.limit_key = k.key AND l.admitted AND l.capacity IS NOT NULL)"""
+TAKEN = f"""{_SLOTS}
           + (SELECT count(*) FROM runs r
              WHERE r.blocked_on = k.key AND r.due_at IS NOT NULL AND {ANSWERABLE})"""
 
@@ -56,6 +58,8 @@ _THROTTLE = """LATERAL (SELECT capacity, period FROM limits
 
 # A limit, and for how long one of a throttle counts.
 Key = tuple[str, int | None]
+# Where a run stands in every queue: its priority, from below, and its id.
+Rank = tuple[int, str]
 
 
 async def file_under(
@@ -99,25 +103,63 @@ async def check_queues(db: asyncpg.Connection, change: StartRun, most: int) -> N
         refuse_if_full(change.definition, limit_key, capacity, most, *found)
 
 
-async def room_taken(db: asyncpg.Connection, keys: Collection[Key], now: int) -> dict[Key, int]:
-    """How many slots, or turns of throttles, are taken."""
+class Room:
+    """What is taken of a limit or a throttle, as somebody finds it who comes to it."""
+
+    def __init__(self, taken: int, calls: Iterable[Rank]) -> None:
+        # Slots in use, or turns of late.
+        self._taken = taken
+        self._calls = sorted(calls)
+
+    def taken_before(self, rank: Rank) -> int:
+        """With those called who stand before them: others were called while they waited elsewhere.
+
+        Whoever stands behind, and is not let in any more for that, queues again.
+        """
+        return self._taken + bisect_left(self._calls, rank)
+
+    def answer(self, rank: Rank) -> None:
+        """Somebody who was called is here."""
+        index = bisect_left(self._calls, rank)
+        if self._calls[index : index + 1] == [rank]:
+            del self._calls[index]
+
+    def take(self) -> None:
+        self._taken += 1
+
+
+async def rooms_of(db: asyncpg.Connection, keys: Collection[Key], now: int) -> dict[Key, Room]:
+    """What is taken of limits and throttles."""
     limits = {key for key, period in keys if period is None}
-    found: dict[Key, int] = {}
+    found: dict[Key, Room] = {}
     if limits:
         rows = await db.fetch(
-            f"SELECT k.key, {TAKEN} FROM unnest($1::text[]) AS k (key)", list(limits)
+            f"""SELECT k.key, {_SLOTS}, {_calls("r.due_at IS NOT NULL")}
+                FROM unnest($1::text[]) AS k (key)""",
+            list(limits),
         )
-        found = {(row[0], None): row[1] for row in rows}
+        found = {(row[0], None): _room(row[1:]) for row in rows}
     if throttles := [each for each in keys if each[1] is not None]:
         rows = await db.fetch(
-            f"""SELECT k.key, k.period, {_BEGUN} + {_CALLED}
+            f"""SELECT k.key, k.period, {_BEGUN}, {_calls("r.due_at <= $2")}
                 FROM unnest($1::text[], $3::bigint[]) AS k (key, period)""",
             [key for key, _ in throttles],
             now,
             [period for _, period in throttles],
         )
-        found |= {(row[0], row[1]): row[2] for row in rows}
+        found |= {(row[0], row[1]): _room(row[2:]) for row in rows}
     return found
+
+
+def _calls(when: str) -> str:
+    """SQL: priorities and ids of those who were called for the limit `k`, each in one order."""
+    line = f"FROM runs r WHERE r.blocked_on = k.key AND {when} AND {ANSWERABLE} ORDER BY r.id"
+    return f"ARRAY(SELECT r.priority {line}), ARRAY(SELECT r.id {line})"
+
+
+def _room(row: Sequence[Any]) -> Room:
+    taken, priorities, ids = row
+    return Room(taken, zip((-each for each in priorities), ids, strict=True))
 
 
 async def take_turns(

@@ -24,7 +24,7 @@ def admit(
     # Being called up counted as one of the limit's slots; now it is this run's turn.
     run(db, "UPDATE runs SET blocked_on = NULL WHERE id = ?", run_id)
     for limit_key, capacity, period in own:
-        if room_taken(db, limit_key, period, now) >= capacity:
+        if room_taken(db, run_id, limit_key, period, now) >= capacity:
             run(
                 db,
                 "UPDATE runs SET due_at = NULL, blocked_on = ? WHERE id = ?",

@@ -40,6 +40,15 @@ _BEGUN = """coalesce((SELECT max(place) FROM turns WHERE key = ?1) - (
 # How many were called to begin by ?3.
 _CALLED = f"""(SELECT count(*) FROM runs r
                WHERE r.blocked_on = ?1 AND r.due_at <= ?3 AND {ANSWERABLE})"""
+# What the run ?4 finds taken of the limit, or the throttle, ?1. It comes before those called who
+# stand behind it: they were called while it waited for another limit.
+_BEFORE = "(-r.priority, r.id) < (SELECT -priority, id FROM runs WHERE id = ?4)"
+_SLOTS_BEFORE = f"""(SELECT count(DISTINCT slot) FROM limits
+                     WHERE limit_key = ?1 AND admitted = 1 AND capacity IS NOT NULL)
+                  + (SELECT count(*) FROM runs r WHERE r.blocked_on = ?1
+                        AND r.due_at IS NOT NULL AND {_BEFORE} AND {ANSWERABLE})"""
+_TURNS_BEFORE = f"""{_BEGUN} + (SELECT count(*) FROM runs r WHERE r.blocked_on = ?1
+                                   AND r.due_at <= ?3 AND {_BEFORE} AND {ANSWERABLE})"""
 
 
 def file_under(db: apsw.Connection, run_id: str, change: StartRun) -> list[str]:
@@ -108,11 +117,12 @@ def slots_taken(db: apsw.Connection, limit_key: str) -> int:
     return int(row[0])
 
 
-def room_taken(db: apsw.Connection, limit_key: str, period: int | None, now: int) -> int:
-    """How many slots, or turns of a throttle, are taken."""
-    if period is None:
-        return slots_taken(db, limit_key)
-    row = one(db, f"SELECT {_BEGUN} + {_CALLED}", limit_key, now - period, now)
+def room_taken(
+    db: apsw.Connection, run_id: str, limit_key: str, period: int | None, now: int
+) -> int:
+    """How many slots, or turns of a throttle, the run finds taken."""
+    counted = _SLOTS_BEFORE if period is None else _TURNS_BEFORE
+    row = one(db, f"SELECT {counted}", limit_key, now - (period or 0), now, run_id)
     assert row is not None
     return int(row[0])
 

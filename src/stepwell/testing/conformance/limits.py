@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 from stepwell.kernel.changes import ClaimRuns, EndRun
+from stepwell.kernel.clock import SECOND, to_micros
+from stepwell.kernel.pacing import Throttle
 from stepwell.store import Store, WorkerRow
 from stepwell.testing.conformance.check import check
 from stepwell.testing.samples import (
+    PROGRAM,
     WORKSPACE,
     claim,
     claim_one,
@@ -153,3 +156,46 @@ async def a_call_that_nobody_is_left_to_answer_holds_no_slot(store: Store) -> No
         claimed = await claim(store, "w1", sweep=True)
     runs = claimed.runs or (await claim(store, "w1")).runs
     assert [run.id for run in runs] == ["r1"]
+
+
+async def _claimed(store: Store, known: list[str]) -> list[str]:
+    """The runs that are claimed until there is no more to claim."""
+    found: list[str] = []
+    more = True
+    while more:
+        claimed = await claim(store, "w1", known=[*known, *found], sweep=True)
+        found += [run.id for run in claimed.runs]
+        more = claimed.more
+    return found
+
+
+@check
+async def whoever_stands_first_begins_first_also_if_another_limit_kept_it(store: Store) -> None:
+    await enlist(store, "w1")
+    both = ("definition:d", 2)
+    await commit(store, start(store, "r0", limits=[both, ("key:a", 1)]))
+    _, first = await claim_one(store, "w1")
+    urgent = start(store, "r1", limits=[both, ("key:a", 1)], priority=9)
+    await commit(store, urgent, *(start(store, name, limits=[both]) for name in ("r2", "r3")))
+    assert await _claimed(store, ["r0"]) == ["r2"]
+    # One slot of either limit becomes free: r1 is called for the one, r3 for the other.
+    await commit(store, EndRun(first, "completed", "1", None, store.clock.now()))
+    assert await _claimed(store, ["r2"]) == ["r1"]
+    facts = await store.facts(WORKSPACE, "r3")
+    assert facts is not None
+    assert facts.blocked_on == "definition:d"
+
+
+@check
+async def a_claim_that_was_long_on_its_way_takes_its_turns_when_it_arrives(store: Store) -> None:
+    await enlist(store, "w1")
+    now = store.clock.now()
+    throttle = Throttle("throttle:t", 1, 10 * SECOND)
+    await commit(store, *(start(store, f"r{n}", throttle=throttle) for n in range(2)))
+    sent = ClaimRuns(WORKSPACE, "w1", [PROGRAM], 10, now - 60 * SECOND, dated=True)
+    assert [run.id for run in (await commit(store, sent))[0].runs] == ["r0"]
+    found = await store.get_run(WORKSPACE, "r0")
+    assert found is not None
+    assert found.started_at is not None
+    assert to_micros(found.started_at) >= now
+    assert (await claim(store, "w1", known=["r0"])).runs == []
