@@ -63,6 +63,8 @@ class Settings:
     max_runs: int | None = None
     # STEPWELL_MAX_RUNS_PER_USER: the same for each user who starts some.
     max_runs_per_user: int | None = None
+    # STEPWELL_MAX_RUNS_IN_ALL: the same for all workspaces together.
+    max_runs_in_all: int | None = None
     # STEPWELL_OTLP_ENDPOINT: where spans are sent, over HTTP; else OTEL_EXPORTER_OTLP_ENDPOINT.
     otlp_endpoint: str | None = None
     # STEPWELL_LOG_FORMAT: how servers and workers log: as text, or as json, an object a line.
@@ -84,7 +86,7 @@ class Settings:
             found |= {"store": store, "store_named": True}
         if retention := source.get("STEPWELL_MAX_RETENTION"):
             found["max_retention_seconds"] = seconds(retention, "STEPWELL_MAX_RETENTION")
-        for name in ("max_result_bytes", "max_runs", "max_runs_per_user"):
+        for name in ("max_result_bytes", "max_runs", "max_runs_per_user", "max_runs_in_all"):
             variable = f"STEPWELL_{name.upper()}"
             if number := source.get(variable):
                 if not number.isdecimal() or int(number) < 1:

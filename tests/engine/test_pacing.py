@@ -302,6 +302,26 @@ async def test_runs_of_a_user_and_of_all_are_limited(
         await until(sw, runs[2].id, "waiting")
 
 
+async def test_runs_of_all_workspaces_are_limited_together(
+    store_url: str, clock: FakeClock
+) -> None:
+    def at(workspace: str) -> Stepwell:
+        store, settings = store_for(store_url, clock), Settings(max_runs_in_all=1)
+        return Stepwell(workflows=[waits], store=store, settings=settings, workspace=workspace)
+
+    async with at("a") as a, at("b") as b, a.worker(lease="1h"), b.worker(lease="1h"):
+        first = await a.start("waits")
+        await until(a, first.id, "waiting")
+        second = await b.start("waits")
+        await until_code(b, second.id, "slot")
+        explained = await b.explain(second.id)
+        assert "1 of 1 runs of all workspaces" in explained.message
+        assert explained.details["held_by"] == []  # by whom is nobody's business elsewhere
+        async with flowing(clock):
+            await a.cancel(first.id)
+            await until(b, second.id, "waiting")
+
+
 @pytest.mark.parametrize("again", ["runs.retry", "runs.fork"])
 async def test_a_copy_of_a_run_counts_for_whoever_makes_it(
     store_url: str, clock: FakeClock, again: str

@@ -105,7 +105,7 @@ class Stepwell(Starting, Automation, Operations, Reading):
         bounds = Bounds(
             self._settings.max_retention_seconds, self._settings.max_result_bytes,
             self._settings.plan_of(self._workspace), self._settings.max_runs,
-            self._settings.max_runs_per_user,
+            self._settings.max_runs_per_user, self._settings.max_runs_in_all,
         )  # fmt: skip
         self._starter = Starter(
             self.store, self.store.clock, self._ids, self._workspace, rows, self._revisions, bounds

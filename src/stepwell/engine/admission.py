@@ -12,7 +12,7 @@ from stepwell.graph.definition import Definition
 from stepwell.graph.pacing import key_value
 from stepwell.kernel.clock import SECOND, moment
 from stepwell.kernel.durations import seconds
-from stepwell.kernel.limits import plan_limit, user_limit, workspace_limit
+from stepwell.kernel.limits import STORE_LIMIT, plan_limit, user_limit, workspace_limit
 from stepwell.kernel.names import bounded, check_text
 from stepwell.kernel.pacing import FIELDS, Debounce, Quota, Throttle, faults_of, longest_wait
 from stepwell.kernel.plans import NO_PLAN, Plan
@@ -26,6 +26,7 @@ class Bounds(msgspec.Struct, frozen=True):
     plan: Plan = NO_PLAN
     max_runs: int | None = None
     max_runs_per_user: int | None = None
+    max_runs_in_all: int | None = None
 
     def limits(self, workspace_id: str, definition: str, user: str | None) -> list[tuple[str, int]]:
         """Limits beside those of the definition, with how many are active at once."""
@@ -41,6 +42,8 @@ class Bounds(msgspec.Struct, frozen=True):
                 found.append((user_limit(workspace_id, user), self.max_runs_per_user))
         if self.max_runs is not None:
             found.append((workspace_limit(workspace_id), self.max_runs))
+        if self.max_runs_in_all is not None:
+            found.append((STORE_LIMIT, self.max_runs_in_all))
         return found
 
     def quota(self, workspace_id: str, now: int) -> Quota | None:

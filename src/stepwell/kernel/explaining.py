@@ -7,7 +7,7 @@ from typing import Any
 import msgspec
 
 from stepwell.kernel.clock import shown, to_datetime
-from stepwell.kernel.limits import describe_limit
+from stepwell.kernel.limits import STORE_LIMIT, describe_limit
 from stepwell.kernel.programs import GRAPHS, definition_of, needs_of, shown_program
 from stepwell.kernel.run import ErrorInfo, Explanation, WorkerInfo
 from stepwell.kernel.states import ENDED
@@ -70,7 +70,8 @@ def explain(facts: RunFacts) -> Explanation:
             {
                 "limit": facts.blocked_on,
                 "capacity": facts.limit_capacity,
-                "held_by": facts.limit_holders,
+                # Those of other workspaces are nobody's business.
+                "held_by": [] if facts.blocked_on == STORE_LIMIT else facts.limit_holders,
                 "queued_ahead": facts.queued_ahead,
             },
         )

@@ -22,6 +22,7 @@ def describe_limit(limit_key: str) -> str:
         "plan": f"runs of {name!r} that the plan allows",
         "user": f"runs of the user {name!r}",
         "workspace": "runs of the workspace",
+        "store": "runs of all workspaces",
     }.get(kind, f"runs with the key {name!r}")
 
 
@@ -53,6 +54,10 @@ def user_limit(workspace_id: str, user: str) -> str:
 def workspace_limit(workspace_id: str) -> str:
     """The limit of all runs together."""
     return f"workspace:{workspace_id}/"
+
+
+# The limit of all runs of all workspaces.
+STORE_LIMIT = "store:"
 
 
 def refuse_if_full(
