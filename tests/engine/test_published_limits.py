@@ -9,7 +9,7 @@ import pytest
 from stepwell.kernel.clock import SECOND
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
-from tests.engine.support import flowing, until
+from tests.engine.support import flowing, until, until_code
 
 HOURLY = {"throttle": {"limit": 1, "per": "1h"}}
 
@@ -90,3 +90,49 @@ async def test_queues_of_other_definitions_and_workspaces_stay(
                 await until(sw, runs[1][1].id, "waiting")
             found = [(await each.get_run(run.id)).status for each, run in runs]
     assert found == ["waiting", "waiting", "waiting", "pending", "waiting", "pending"]
+
+
+def keyed(limit: int, days: int, **policy: Any) -> dict[str, Any]:
+    return graph({"concurrency": {"key": "@input.k", "limit": limit}, **policy}, days)
+
+
+async def test_a_fork_with_another_input_has_the_key_of_that(world: World) -> None:
+    async with world([]) as sw, sw.worker(lease="1h"):
+        await sw.definitions.publish(keyed(1, 30))
+        origin = await sw.start("g", {"k": "a"})
+        await until(sw, origin.id, "waiting")
+        [step] = await sw.steps(origin.id)
+        fork = await sw.fork(origin.id, step.key, input={"k": "b"})
+        await until(sw, fork.id, "waiting")  # while the one with the key a goes on
+        assert (await sw.get_run(fork.id)).concurrency_key == "g:b"
+        given = await sw.start("g", {"k": "c"}, concurrency_key="own", concurrency_limit=1)
+        await until(sw, given.id, "waiting")
+        again = await sw.fork(given.id, step.key, input={"k": "d"})
+        assert (await sw.get_run(again.id)).concurrency_key == "own"
+
+
+@pytest.mark.parametrize("limit", ["concurrency", "definition", "throttle"])
+async def test_a_retry_counts_under_what_is_published_by_then(
+    world: World, clock: FakeClock, limit: str
+) -> None:
+    def of(most: int, days: int) -> dict[str, Any]:
+        return graph({
+            "concurrency": {"concurrency": {"key": "@input.k", "limit": most}},
+            "definition": {"max_concurrent_runs": most},
+            "throttle": {"throttle": {"limit": most, "per": "1h"}},
+        }[limit], days)  # fmt: skip
+
+    async with world([]) as sw, sw.worker(lease="10h"):
+        await sw.definitions.publish(of(3, 30))
+        runs = [await sw.start("g", {"k": "a"}) for _ in range(3)]
+        for run in runs:
+            await until(sw, run.id, "waiting")
+            await sw.cancel(run.id)
+        await sw.definitions.publish(of(1, 31))
+        clock.advance("2h")
+        retries = [await sw.retry(run.id) for run in runs]
+        older = await sw.start("g", {"k": "a"}, version=1)
+        await until(sw, retries[0].id, "waiting")
+        for run in (*retries[1:], older):
+            await until_code(sw, run.id, "throttle" if limit == "throttle" else "slot")
+        assert (await sw.get_run(retries[0].id)).version == 1

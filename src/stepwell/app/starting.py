@@ -172,7 +172,9 @@ class Starting(Reading):
             priority=origin.priority,
             retention=origin.retention_seconds,
         )
-        if origin.concurrency_key is not None:
+        if origin.concurrency_key is not None and not await self._starter.is_keyed_by_policy(
+            origin
+        ):
             options["concurrency_key"] = origin.concurrency_key
             options["concurrency_limit"] = origin.concurrency_limit or 1
         # As much time again as it had, if it had any.

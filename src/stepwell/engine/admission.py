@@ -58,24 +58,35 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 def with_policy(
-    options: Mapping[str, Any], definition: Definition, input: Any, trigger: Any
-) -> Any:
-    """The options of a start, with what the policy of its definition says of the others."""
-    policy = definition.policy
+    options: Mapping[str, Any], definition: Definition, current: Definition, input: Any,
+    trigger: Any,
+) -> Any:  # fmt: skip
+    """The options of a start, with what the policy of its definition says of the others.
+
+    How many begin or are active is what the `current` revision says, whichever the run is of.
+    """
     found: dict[str, Any] = {}
-    if policy.priority:
-        found["priority"] = policy.priority
-    if policy.ttl is not None:
-        found["ttl"] = policy.ttl
+    if definition.policy.priority:
+        found["priority"] = definition.policy.priority
+    if definition.policy.ttl is not None:
+        found["ttl"] = definition.policy.ttl
+    policy = current.policy
     if policy.concurrency is not None and options.get("concurrency_key") is None:
-        value = key_value(policy.concurrency.key, input, trigger)
-        found["concurrency_key"] = bounded(f"{definition.name}:{value}")
+        found["concurrency_key"] = policy_key(current, input, trigger)
         found["concurrency_limit"] = policy.concurrency.limit
     for name in ("throttle", "debounce"):
         if (paced := getattr(policy, name)) is not None:
             fields = msgspec.structs.asdict(paced)
             found[name] = fields | {"key": key_value(paced.key, input, trigger)}
     return found | {name: options[name] for name in options if options[name] is not None}
+
+
+def policy_key(definition: Definition, input: Any, trigger: Any) -> str | None:
+    """The concurrency key that the policy of a definition gives to a run."""
+    concurrency = definition.policy.concurrency
+    if concurrency is None:
+        return None
+    return bounded(f"{definition.name}:{key_value(concurrency.key, input, trigger)}")
 
 
 def read_throttle(given: Mapping[str, Any] | None, scope: str) -> Throttle | None:

@@ -6,8 +6,14 @@ from collections.abc import Iterable, Mapping
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from stepwell.engine.admission import Bounds, read_debounce, read_throttle, with_policy
-from stepwell.engine.revisions import Revisions
+from stepwell.engine.admission import (
+    Bounds,
+    policy_key,
+    read_debounce,
+    read_throttle,
+    with_policy,
+)
+from stepwell.engine.revisions import Revision, Revisions
 from stepwell.engine.sharing import SharedReads
 from stepwell.errors import DefinitionDisabled, InvalidInput, InvalidName, UnknownDefinition
 from stepwell.graph.inputs import WHAT
@@ -21,6 +27,7 @@ from stepwell.kernel.limits import definition_limit, has_queue, key_limit
 from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_text
 from stepwell.kernel.pacing import faulty_priority
 from stepwell.kernel.programs import code_program
+from stepwell.kernel.run import Run
 from stepwell.kernel.tracing import TRACEPARENT, read_traceparent
 from stepwell.record import VersionRow, graph_version
 from stepwell.store import Store
@@ -120,14 +127,17 @@ class Starter:
                 f"enable {definition}`.",
                 definition=definition,
             )
+        paced_by = row
         if row.revision is not None:
-            revision = await self._revisions.get(row.revision)
+            revision = current = await self._revisions.get(row.revision)
             inputs = revision.inputs
             input = inputs.prepared(inputs.known(input) if loose else input, self._max_bytes)
-            options = with_policy(options, revision.definition, input, trigger)
+            if copied or options.get("version") is not None:
+                paced_by, current = await self._current(row, revision)
+            options = with_policy(options, revision.definition, current.definition, input, trigger)
         if copied or parent_run_id is not None:
             options["debounce"] = None
-        change = self._prepare(row, input, parent_deadline_at, **options)
+        change = self._prepare(row, paced_by, input, parent_deadline_at, **options)
         change.parent_run_id = parent_run_id
         if trigger is not None:
             change.trigger = encode(trigger, "What started the run")
@@ -136,6 +146,7 @@ class Starter:
     def _prepare(
         self,
         row: VersionRow,
+        paced_by: VersionRow,
         input: Any,
         parent_deadline_at: int | None,
         *,
@@ -170,8 +181,8 @@ class Starter:
             raise InvalidInput("The deadline is over before the debounced run begins.")
         limits = []
         # The highest version decides for all of them, as far as it is known here.
-        best = self._known.get(definition, row)
-        best = best if best.version > row.version else row
+        best = self._known.get(definition, paced_by)
+        best = best if best.version > paced_by.version else paced_by
         most = best.max_concurrent_runs
         if most is not None:
             limits.append((definition_limit(self._workspace_id, definition), most))
@@ -210,6 +221,23 @@ class Starter:
             debounce=debounced,
             quota=self._bounds.quota(self._workspace_id, now),
         )
+
+    async def _current(self, row: VersionRow, revision: Revision) -> tuple[VersionRow, Revision]:
+        """The current version of a definition that is data, for runs of another one.
+
+        A document that was never published, or whose definition is gone, is its own.
+        """
+        found = await self._stored.get((row.name, None)) if row.version else None
+        if found is None or found.revision is None:
+            return row, revision
+        return found, await self._revisions.get(found.revision)
+
+    async def is_keyed_by_policy(self, run: Run) -> bool:
+        """Whether a run has its concurrency key of its definition, and was not given it."""
+        if run.revision is None:
+            return False
+        definition = (await self._revisions.get(run.revision)).definition
+        return run.concurrency_key == policy_key(definition, run.input, run.trigger)
 
     async def version_of(self, revision: str, number: int) -> VersionRow:
         """The version that a document is, whether or not it was published."""
