@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from stepwell import Stepwell, workflow
+from stepwell.app.premises import Premises
 from stepwell.catalog import operations, store_for
 from stepwell.engine.pruner import prune_once
 from stepwell.errors import (
@@ -317,9 +318,32 @@ async def test_runs_of_all_workspaces_are_limited_together(
         explained = await b.explain(second.id)
         assert "1 of 1 runs of all workspaces" in explained.message
         assert explained.details["held_by"] == []  # by whom is nobody's business elsewhere
+        await a.cancel(first.id)
         async with flowing(clock):
-            await a.cancel(first.id)
             await until(b, second.id, "waiting")
+
+
+async def test_workspaces_of_one_process_hear_of_slots_they_share(
+    store_url: str, clock: FakeClock
+) -> None:
+    settings = Settings(max_runs_in_all=1)
+    premises = Premises(store_for(store_url, clock), settings)
+
+    def at(workspace: str) -> Stepwell:
+        return Stepwell(
+            workflows=[waits], settings=settings, workspace=workspace, premises=premises
+        )
+
+    await premises.open()
+    async with at("a") as a, at("b") as b, a.worker(lease="1h"), b.worker(lease="1h"):
+        first = await a.start("waits")
+        await until(a, first.id, "waiting")
+        second = await b.start("waits")
+        await until_code(b, second.id, "slot")
+        await a.signal(first.id, "go")
+        await until(b, second.id, "waiting")  # while time stands still: nobody has to look for it
+    await premises.finish()
+    await premises.close()
 
 
 @pytest.mark.parametrize("again", ["runs.retry", "runs.fork"])

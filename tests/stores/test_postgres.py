@@ -21,6 +21,7 @@ from stepwell.kernel.changes import Claimed, ClaimRuns, StartRun
 from stepwell.kernel.clock import SystemClock
 from stepwell.stores.postgres import PostgresStore
 from stepwell.stores.postgres.address import Address
+from stepwell.stores.postgres.immediate import start_and_take
 from stepwell.testing.clock import FakeClock
 from stepwell.testing.samples import PROGRAM, WORKSPACE, commit, enlist, start
 from tests.conftest import new_database
@@ -243,6 +244,16 @@ async def test_a_start_wakes_a_worker_in_another_process(url: str, clock: FakeCl
             assert (await until(here, run.id, "completed")).output == number * 2
 
 
+async def somebody_listens(url: str) -> None:
+    """Return when some process does."""
+    db = await asyncpg.connect(url)
+    listening = """SELECT count(*) FROM pg_stat_activity
+                   WHERE datname = current_database() AND query LIKE 'LISTEN%'"""
+    while not await db.fetchval(listening):
+        await asyncio.sleep(0.01)
+    await db.close()
+
+
 async def test_a_cancellation_reaches_a_worker_in_another_process(
     url: str, clock: FakeClock
 ) -> None:
@@ -266,6 +277,7 @@ async def test_a_cancellation_reaches_a_worker_in_another_process(
     ):
         run = await here.start("endless")
         await started.wait()
+        await somebody_listens(url)  # time stands still, so nobody looks for what was not heard
         assert await here.cancel(run.id) is True
         await interrupted.wait()
 
@@ -345,4 +357,20 @@ async def test_a_start_waits_its_turn_behind_what_is_due(url: str, clock: FakeCl
     started, claimed = await start_and_claim(store, start(store, "r3"))
     assert (started, claimed.runs, claimed.lease_lost) == (("r3", True), [], True)
     assert (await store.count_runs(WORKSPACE))["work"] == {"running": 1, "pending": 2}
+    await store.close()
+
+
+async def test_a_start_that_is_repeated_writes_nothing_of_its_own(url: str) -> None:
+    store = PostgresStore(url, SystemClock())
+    await store.open()
+    await enlist(store, "w1")
+    again = start(store, "r2", idempotency_key="k")
+    await commit(store, start(store, "r1", idempotency_key="k"))
+    db = await asyncpg.connect(url, server_settings={"search_path": "stepwell"})
+    # Whoever is killed right after this has left nothing behind that no run will take with it.
+    ask = ClaimRuns(WORKSPACE, "w1", [PROGRAM], 10, store.clock.now())
+    assert await start_and_take(db, again, ask) == (False, None)
+    for table in ("payloads", "terms"):
+        assert await db.fetchval(f"SELECT count(*) FROM {table} WHERE run_id = 'r2'") == 0
+    await db.close()
     await store.close()

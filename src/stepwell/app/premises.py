@@ -32,7 +32,8 @@ class Premises:
         self.telemetry = told_to_all([*telemetry, *self._tracing])
         self.endings = Endings(store)
         self.observer = Observer(store, self.telemetry)
-        self.dispatcher = Dispatcher(store, self.endings, self.observer)
+        shared = settings.max_runs_in_all is not None
+        self.dispatcher = Dispatcher(store, self.endings, self.observer, shared=shared)
         self.writer = Writer(store, self.dispatcher.heard)
 
     async def open(self) -> None:

@@ -23,8 +23,12 @@ from stepwell.store import Heard, Store
 class Dispatcher:
     """Tells the crews of this process, those who wait for runs, and other processes."""
 
-    def __init__(self, store: Store, endings: Endings, observer: Observer) -> None:
+    def __init__(
+        self, store: Store, endings: Endings, observer: Observer, *, shared: bool = False
+    ) -> None:
         self._store = store
+        # Whether workspaces share a limit: the end of a run in one may let another's begin.
+        self._shared = shared
         self._endings = endings
         self._observer = observer
         # One for each workspace that is open.
@@ -83,7 +87,7 @@ class Dispatcher:
 
     def _concerned(self, batch: list[Change]) -> list[Crew]:
         """The crews of the workspaces that a batch is about: of all, if it swept."""
-        if len(self.crews) <= 1:
+        if len(self.crews) <= 1 or self._shared:
             return self.crews
         owners = {worker.id: crew.workspace_id for crew in self.crews for worker in crew.workers}
         found: set[str | None] = set()

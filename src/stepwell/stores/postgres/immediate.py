@@ -21,12 +21,6 @@ async def start_and_take(
                 SELECT FROM workers WHERE id = $1 AND expires_at > $2 FOR KEY SHARE
             ), chance AS MATERIALIZED (
                 SELECT EXISTS (SELECT FROM lease) AND NOT ({ANYTHING_DUE}) AS taken
-            ), body AS (
-                INSERT INTO payloads (run_id, kind, body) VALUES ($5, 'input', $6)
-                ON CONFLICT DO NOTHING
-            ), filed AS (
-                INSERT INTO terms (run_id, workspace_id, term) SELECT $5, $3, unnest($22::bigint[])
-                ON CONFLICT DO NOTHING
             ), run AS (
                 INSERT INTO runs (id, workspace_id, definition, version, program, priority,
                     idempotency_key, concurrency_key, concurrency_limit, key_base, created_at,
@@ -41,6 +35,13 @@ async def start_and_take(
                 FROM chance WHERE NOT EXISTS (SELECT FROM absorbed WHERE workspace_id = $3
                                                  AND definition = $7 AND idempotency_key = $11)
                 ON CONFLICT DO NOTHING RETURNING owner IS NOT NULL AS taken
+            ), body AS (
+                -- Of a new run alone: nobody would take away what belongs to none.
+                INSERT INTO payloads (run_id, kind, body) SELECT $5, 'input', $6::text FROM run
+                ON CONFLICT DO NOTHING
+            ), filed AS (
+                INSERT INTO terms (run_id, workspace_id, term)
+                SELECT $5, $3, unnest($22::bigint[]) FROM run ON CONFLICT DO NOTHING
             )
             SELECT (SELECT taken FROM run), {LEASED}, {NEXT_AT}""",
         ask.worker_id, ask.now, ask.workspace_id, ask.programs, change.id, change.input,
