@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from typing import Any
 
 import pytest
@@ -85,3 +86,80 @@ def test_what_is_written_down_has_nothing_that_was_in_the_input() -> None:
     assert error.details["problems"] == [
         {"path": "who", "message": '["hunter2"] is not of type "string"'}
     ]
+
+
+BACK = {"$ref": "#"}
+ARGS = {"properties": {"args": {"items": {"$ref": "#/$defs/term"}}}, "required": ["args"]}
+TERM = {
+    "$ref": "#/$defs/term",
+    "$defs": {
+        "term": {"anyOf": [{**ARGS, "minProperties": 1}, ARGS, {"$ref": "#/$defs/leaf"}]},
+        "leaf": {"type": "object", "properties": {"x": {"type": "string"}}, "required": ["x"]},
+    },
+}  # fmt: skip
+
+
+def nested(levels: int, value: Any) -> Any:
+    for _ in range(levels):
+        value = {"a": value}
+    return value
+
+
+def terms(levels: int) -> Any:
+    value: Any = {"x": 1}
+    for _ in range(levels):
+        value = {"args": [value]}
+    return value
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        (TERM, terms(40)),
+        ({"type": "object", "anyOf": [{"properties": {"a": BACK}}] * 2}, nested(40, 1)),
+        ({"type": "object", "oneOf": [{"properties": {"a": BACK}}] * 2}, nested(40, 1)),
+        ({"type": "object", "allOf": [{"properties": {"a": BACK}}] * 2}, nested(40, 1)),
+        (
+            {"properties": {"a": BACK, "b": {"type": "null"}}, "patternProperties": {"a": BACK}},
+            {**nested(40, {}), "b": 1},
+        ),
+    ],
+    ids=["terms", "anyOf", "oneOf", "allOf", "patterns"],
+)
+def test_an_input_that_is_nested_in_branches_is_refused_at_once(
+    schema: dict[str, Any], value: Any
+) -> None:
+    began = time.perf_counter()
+    error = refused(schema, value)
+    assert time.perf_counter() - began < 1
+    assert "this branched" in error.message
+
+
+def test_a_mistake_in_a_few_branches_is_still_shown() -> None:
+    assert "is not valid under any of the schemas" in refused(TERM, terms(2)).message
+
+
+def doubling(levels: int, last: dict[str, Any]) -> dict[str, Any]:
+    """A schema in which each definition names the next one twice."""
+    defs = {f"d{i}": {"allOf": [{"$ref": f"#/$defs/d{i + 1}"}] * 2} for i in range(levels)}
+    return {"$ref": "#/$defs/d0", "$defs": {**defs, f"d{levels}": last}}
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"items": doubling(10, {})["$defs"]["d0"], **doubling(12, {})}, [1] * 200_000),
+        ({"items": {"allOf": [{}] * 5000}}, [1] * 200_000),
+        ({**doubling(12, {}), "type": "array"}, list(range(100_000))),
+    ],
+)
+def test_what_would_take_long_to_check_is_refused_unchecked(
+    schema: dict[str, Any], value: Any
+) -> None:
+    with pytest.raises(InputTooLarge, match="parts of its schema"):
+        Inputs(schema).prepared(value)
+
+
+def test_a_schema_that_nothing_can_be_checked_by_is_told_of_before_it_is_tried() -> None:
+    with pytest.raises(InputTooLarge, match=r"inputs\.\$defs\.d\d+: With all"):
+        Inputs(doubling(60, {})).prepared(1)

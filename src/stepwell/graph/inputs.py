@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import copy
 import difflib
+from functools import cached_property
 from typing import Any, NamedTuple
 
 import jsonschema_rs
 import msgspec
 
-from stepwell.errors import InputInvalid
-from stepwell.kernel.codec import MAX_RESULT_BYTES, encode
+from stepwell.errors import InputInvalid, InputTooLarge
+from stepwell.graph.schemas import TooMuchWork, Work, values_in, work_of
+from stepwell.kernel.codec import MAX_RESULT_BYTES, depth_of, encode
 from stepwell.kernel.names import cut
 
 # What errors call it.
@@ -18,10 +20,15 @@ WHAT = "The run's input"
 MOST_LISTED = 20
 # Bytes of JSON: of a larger input one mistake is told, as each costs time and it may have many.
 MOST_LISTED_OF = 16 * 1024
+# Visits of parts of the schema to parts of the input: to note why each does not fit takes longer.
+MOST_NOTED = 50_000
+# The same for telling whether it fits: half a second.
+MOST_VISITS = 50_000_000
 # Characters of what is said of each.
 MAX_PATH = 200
 MAX_VALUE = 200
 MAX_MESSAGE = 400
+_BRANCHES = (b'"anyOf"', b'"oneOf"', b'"allOf"', b'"not"', b'"if"')
 # Stands in messages where a value is to be put, cut or masked; no message has it otherwise.
 _VALUE = "\0"
 
@@ -61,16 +68,46 @@ class Inputs:
         """
         if self._schema is None or self._validator is None:
             return value
-        size = len(encode(value, WHAT, max_bytes))
+        text = encode(value, WHAT, max_bytes).encode()
+        visits = self._visits(text)
         found = _with_defaults({} if value is None else value, self._schema)
         unknown = _unknown(found, self._schema)
         if unknown or not self._validator.is_valid(found):
-            raise self._refusal(found, unknown, is_large=size > MOST_LISTED_OF)
+            raise self._refusal(found, unknown, text, visits)
         return found
 
-    def _refusal(self, found: Any, unknown: list[str], *, is_large: bool) -> InputInvalid:
+    @cached_property
+    def _work(self) -> Work:
+        """How much work the schema makes; raises InputTooLarge if that is too much for any input.
+
+        Nothing like that can be published, but some may have been before that was so.
+        """
         assert self._schema is not None
-        errors = self._first_error(found) if is_large else self._errors(found)
+        try:
+            return work_of(self._schema)
+        except TooMuchWork as error:
+            raise InputTooLarge(
+                f"By this schema no input can be checked. {error.path}: {error.message}"
+            ) from None
+
+    def _visits(self, text: bytes) -> int:
+        """How often a part of the schema looks at a part of the input, at most."""
+        values = values_in(text) + self._work.defaults
+        visits = values * self._work.visits
+        if visits > MOST_VISITS:
+            raise InputTooLarge(
+                f"{WHAT} has up to {values:,} values, and at each up to {self._work.visits:,} "
+                "parts of its schema have to look: that would take too long. Give less at a time, "
+                "or keep large data elsewhere and pass where it is."
+            )
+        return visits
+
+    def _refusal(self, found: Any, unknown: list[str], text: bytes, visits: int) -> InputInvalid:
+        assert self._schema is not None
+        # Where branches lead back into the schema, each level of the input multiplies them.
+        noted = visits * max(self._work.returns, 1) ** depth_of(text)
+        is_much = len(text) > MOST_LISTED_OF or noted > MOST_NOTED
+        errors = self._first_error(found) if is_much else self._errors(found)
         wrong = [_told(each) for each in errors[:MOST_LISTED]]
         fields = closed_fields(self._schema) or []
         for name in unknown[: MOST_LISTED - len(wrong)]:
@@ -81,8 +118,8 @@ class Inputs:
         problems = [{"path": each.path, "message": each.message} for each in wrong]
         # Whoever keeps the message must not keep what was in the input: it may be secret.
         rest = f"; and {more:,} more" if more else ""
-        if is_large:
-            rest += "; of an input this large no more is told"
+        if is_much:
+            rest += "; of an input this large, or by a schema this branched, no more is told"
         masked = _sentence([(each.path, each.masked) for each in wrong], rest)
         shown = _sentence([(each.path, each.message) for each in wrong], rest)
         return InputInvalid(shown, problems=problems, masked=masked, **details)
@@ -94,7 +131,8 @@ class Inputs:
     def _first_error(self, found: Any) -> list[Any]:
         """One mistake of an input in which to find all could take seconds."""
         assert self._validator is not None
-        if _has_branches(self._schema):  # of which it would note why each one does not fit
+        # Of branches it would note why each one does not fit.
+        if self._work.returns > 1 or _has_branches(self._schema):
             return [] if self._validator.is_valid(found) else [None]
         try:
             self._validator.validate(found)
@@ -113,7 +151,7 @@ class _Wrong(NamedTuple):
 
 def _told(error: Any) -> _Wrong:
     if error is None:
-        said = "it does not fit the schema, and is too large to say where"
+        said = "it does not fit the schema, and to say where would take too long"
         return _Wrong("", said, said)
     value = msgspec.json.encode(error.instance).decode()
     path = ".".join(str(part) for part in error.instance_path)
@@ -126,7 +164,7 @@ def _told(error: Any) -> _Wrong:
 
 def _has_branches(schema: Any) -> bool:
     text = msgspec.json.encode(schema)
-    return any(word in text for word in (b'"anyOf"', b'"oneOf"'))
+    return any(word in text for word in _BRANCHES)
 
 
 def _sentence(wrong: list[tuple[str, str]], rest: str) -> str:

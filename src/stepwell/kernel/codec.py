@@ -40,7 +40,7 @@ def _to_json(value: Any, limit: int = 0) -> bytes:
     if b"null" in data:
         # What JSON has no number for would come back as null, silently.
         _check_numbers(msgspec.to_builtins(value, enc_hook=_hook))
-    if limit and data.count(b"[") + data.count(b"{") > MAX_DEPTH < _depth(data):
+    if limit and data.count(b"[") + data.count(b"{") > MAX_DEPTH < depth_of(data):
         raise RecursionError(f"it is nested more than {MAX_DEPTH} levels deep")
     return data
 
@@ -51,7 +51,7 @@ _OTHERS = bytes(set(range(256)) - set(b'[]{}"'))
 _STRINGS = re.compile(rb'"[^"]*"')
 
 
-def _depth(data: bytes) -> int:
+def depth_of(data: bytes) -> int:
     """How deep JSON is nested."""
     unescaped = data.replace(rb"\\", b"").replace(rb"\"", b"")
     bare = unescaped.translate(_BRACKETS, _OTHERS).replace(b'""', b"")

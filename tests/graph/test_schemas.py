@@ -1,0 +1,109 @@
+"""Schemas that make too much work are refused where they are written; others are not."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from stepwell.catalog import node_types
+from stepwell.graph.documents import checked
+from stepwell.graph.problems import Problem
+from stepwell.graph.schemas import TooMuchWork, work_of
+
+
+def doubling(levels: int, last: Any, word: str = "allOf", ref: str = "#/$defs/d") -> dict[str, Any]:
+    """A schema in which each definition names the next one twice."""
+    defs = {f"d{i}": {word: [{"$ref": f"{ref}{i + 1}"}] * 2} for i in range(levels)}
+    return {"$ref": f"{ref}0", "$defs": {**defs, f"d{levels}": last}}
+
+
+def wrong_in(schema: dict[str, Any]) -> list[Problem]:
+    nodes = [{"id": "a", "type": "transform", "config": {"value": 1}}]
+    found = checked({"name": "x", "inputs": schema, "nodes": nodes}, node_types())
+    return [each for each in found.problems if each.severity == "error"]
+
+
+def complete(parts: int) -> dict[str, Any]:
+    """Definitions that each name all of them, and look at nothing that is inside."""
+    refs = [{"$ref": f"#/$defs/d{i}"} for i in range(parts)]
+    return {"$ref": "#/$defs/d0", "$defs": {f"d{i}": {"allOf": refs} for i in range(parts)}}
+
+
+def unevaluated(levels: int) -> dict[str, Any]:
+    schema: dict[str, Any] = {"properties": {"a": {}}}
+    for _ in range(levels):
+        schema = {"anyOf": [schema], "unevaluatedProperties": False}
+    return schema
+
+
+def anchored(levels: int) -> dict[str, Any]:
+    schema = doubling(levels, {}, ref="#n")
+    for i in range(levels + 1):
+        schema["$defs"][f"d{i}"] = {**schema["$defs"][f"d{i}"], "$anchor": f"n{i}"}
+    return schema
+
+
+def addressed(levels: int) -> dict[str, Any]:
+    schema = doubling(levels, {}, ref="d")
+    for i in range(levels + 1):
+        schema["$defs"][f"d{i}"] = {**schema["$defs"][f"d{i}"], "$id": f"d{i}"}
+    return {"$id": "https://example.com/schemas/all", **schema}
+
+
+@pytest.mark.parametrize(
+    "schema",
+    [
+        doubling(40, {"type": "string"}),
+        doubling(40, {}, "anyOf"),
+        doubling(40, {}, "oneOf"),
+        {"items": doubling(40, {})["$defs"]["d0"], **doubling(40, {})},
+        doubling(12, {"properties": {"a": {"$ref": "#/$defs/d0"}}}),
+        complete(6),
+        complete(20),
+        unevaluated(20),
+        anchored(40),
+        addressed(40),
+        {"$ref": "#/$defs/0", "$defs": {f"{i}": {"$ref": f"#/$defs/{i + 1}"} for i in range(999)}},
+    ],
+    ids=[
+        "allOf", "anyOf", "oneOf", "items", "back", "complete", "more complete", "unevaluated",
+        "anchors", "addresses", "chain",
+    ],
+)  # fmt: skip
+def test_a_schema_that_multiplies_is_refused(schema: dict[str, Any]) -> None:
+    with pytest.raises(TooMuchWork):
+        work_of(schema)
+
+
+def test_it_is_refused_in_the_document_with_its_place() -> None:
+    [problem] = wrong_in(doubling(40, {}))
+    assert problem.path.startswith("inputs.$defs.d")
+    assert problem.code == "schema_too_large"
+    assert problem.hint
+
+
+@pytest.mark.parametrize(
+    ("schema", "most"),
+    [
+        ({"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(5000)}}, 2),
+        ({"properties": {"next": {"$ref": "#"}, "value": {}}}, 10),
+        ({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}, 10),
+        ({"$ref": "#"}, 10),
+        (anchored(4), 100),
+        (addressed(4), 100),
+        (
+            {
+                "$defs": {
+                    f"k{i}": {"properties": {"args": {"items": {"$ref": "#"}}}} for i in range(40)
+                },
+                "oneOf": [{"$ref": f"#/$defs/k{i}"} for i in range(40)],
+            },
+            10_000,
+        ),
+    ],
+    ids=["wide", "list", "tree", "itself", "anchors", "addresses", "kinds of nodes"],
+)
+def test_what_schemas_usually_are_is_little_work(schema: dict[str, Any], most: int) -> None:
+    assert 0 < work_of(schema).visits <= most
+    assert wrong_in(schema) == []
