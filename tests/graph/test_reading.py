@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tracemalloc
 from typing import Any
 
 import pytest
@@ -112,3 +113,25 @@ def test_a_tab_is_called_so() -> None:
         problems = Problems()
         assert read(text, problems) is None
         assert "indented with a tab" in problems.found[0].hint
+
+
+def test_a_long_key_over_a_long_list_is_not_repeated_for_each_of_its_values() -> None:
+    text = "? " + "k" * 20_000 + "\n:\n" + " - 1\n" * 20_000
+    problems = Problems()
+    tracemalloc.start()
+    try:
+        found = read(text, problems)
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    assert found is not None
+    assert found.data == {"k" * 20_000: [1] * 20_000}
+    assert found.lines == {"": 1}
+    assert peak < 20_000_000
+
+
+def test_what_aliases_repeat_counts_as_text() -> None:
+    problems = Problems()
+    text = "a: &a " + "x" * 10_000 + "\nb:\n" + " - *a\n" * 1000
+    assert read(text, problems) is None
+    assert "with all that is repeated" in problems.found[0].message

@@ -15,7 +15,7 @@ from typing import Any
 import msgspec
 import yaml
 
-from stepwell.graph.problems import Problems, below
+from stepwell.graph.problems import MAX_PATH, Problems, below
 
 MAX_CHARACTERS = 4 * 1024 * 1024
 MAX_DEPTH = 100
@@ -123,8 +123,9 @@ class _Builder:
 
     def __init__(self, text: str) -> None:
         self._events: Iterator[yaml.Event] = iter(yaml.parse(text, Loader=yaml.CSafeLoader))
-        self._anchors: dict[str, tuple[Any, int]] = {}
+        self._anchors: dict[str, tuple[Any, int, int]] = {}
         self._values = 0
+        self._characters = 0
         self.lines: dict[str, int] = {}
 
     def document(self) -> Any:
@@ -136,14 +137,15 @@ class _Builder:
                 data = self._value(next(self._events), "", 0)
         return data
 
-    def _value(self, event: yaml.Event, path: str, depth: int) -> Any:
+    def _value(self, event: yaml.Event, path: str | None, depth: int) -> Any:
         line = _line(event)
-        before = self._values
+        before, written = self._values, self._characters
         self._values += 1
         _check_count(self._values, line)
         if depth > MAX_DEPTH:
             raise _Unreadable(f"it is nested more than {MAX_DEPTH} levels deep", line)
-        self.lines.setdefault(path, line)
+        if path is not None:
+            self.lines.setdefault(path, line)
         if isinstance(event, yaml.AliasEvent):
             return self._alias(event, line)
         assert isinstance(event, yaml.CollectionStartEvent | yaml.ScalarEvent)
@@ -153,32 +155,39 @@ class _Builder:
             value = self._sequence(path, depth)
         elif isinstance(event, yaml.ScalarEvent):
             value = _scalar(event, line)
+            self._characters += len(event.value)
         else:
             self._check_tag(event.tag, "tag:yaml.org,2002:map", line)
-            value = self._mapping(path, depth)
+            value = self._mapping(path, depth, line)
         if event.anchor is not None:  # only now, so that nothing can contain itself
-            self._anchors[event.anchor] = (value, self._values - before)
+            size = self._characters - written
+            self._anchors[event.anchor] = (value, self._values - before, size)
         return value
 
     def _alias(self, event: yaml.AliasEvent, line: int) -> Any:
         if event.anchor not in self._anchors:
             raise _Unreadable(f"'*{event.anchor}' repeats what is not there yet", line)
-        value, size = self._anchors[event.anchor]
-        self._values += size
+        value, values, size = self._anchors[event.anchor]
+        self._values += values
         _check_count(self._values, line)
+        self._characters += size
+        if self._characters > MAX_CHARACTERS:
+            raise _Unreadable(
+                f"with all that is repeated it has more than {MAX_CHARACTERS:,} characters", line
+            )
         return value
 
     def _check_tag(self, tag: str | None, usual: str, line: int) -> None:
         if tag not in (None, "!", usual):
             raise _Unreadable(f"{tag!r} is not a kind of value that JSON has", line)
 
-    def _sequence(self, path: str, depth: int) -> list[Any]:
+    def _sequence(self, path: str | None, depth: int) -> list[Any]:
         found: list[Any] = []
         while not isinstance(event := next(self._events), _END):
-            found.append(self._value(event, below(path, len(found)), depth + 1))
+            found.append(self._value(event, _short(path, len(found)), depth + 1))
         return found
 
-    def _mapping(self, path: str, depth: int) -> dict[str, Any]:
+    def _mapping(self, path: str | None, depth: int, begin: int) -> dict[str, Any]:
         found: dict[str, Any] = {}
         merged: list[Any] = []
         while not isinstance(event := next(self._events), _END):
@@ -186,7 +195,8 @@ class _Builder:
             if not isinstance(event, yaml.ScalarEvent):
                 raise _Unreadable("a key must be text", line)
             key = event.value
-            value = self._value(next(self._events), below(path, key), depth + 1)
+            self._characters += len(key)
+            value = self._value(next(self._events), _short(path, key), depth + 1)
             if key == _MERGE and event.implicit[0]:
                 merged += value if isinstance(value, list) else [value]
             elif key in found:
@@ -195,11 +205,19 @@ class _Builder:
                 found[key] = value
         for other in merged:
             if not isinstance(other, dict):
-                raise _Unreadable(f"'<<' needs a mapping, not {other!r:.50}", self.lines[path])
+                raise _Unreadable(f"'<<' needs a mapping, not {other!r:.50}", begin)
             self._values += len(other)
-            _check_count(self._values, self.lines[path])
+            _check_count(self._values, begin)
             found |= {name: value for name, value in other.items() if name not in found}
         return found
+
+
+def _short(path: str | None, key: str | int) -> str | None:
+    """The path one level down; None if it is so long that no problem names it."""
+    if path is None or (isinstance(key, str) and len(key) > MAX_PATH):
+        return None
+    found = below(path, key)
+    return found if len(found) <= MAX_PATH else None
 
 
 def _line(event: yaml.Event) -> int:
