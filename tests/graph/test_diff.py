@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from stepwell.graph.diff import MAX_LINES, describe, diff, differs
+from stepwell.graph.diff import MAX_LINES, MAX_NAMES, describe, diff, differs
 
 BASE: dict[str, Any] = {
     "name": "checks",
@@ -188,3 +188,19 @@ def test_no_difference_goes_unseen(old: Any, new: Any) -> None:
     same = msgspec.json.encode(old, order="sorted") == msgspec.json.encode(new, order="sorted")
     assert differs(diff(old, new)) == (not same)
     assert bool(describe(diff(old, new))) == (not same)
+
+
+@pytest.mark.parametrize(("length", "fields"), [(20_000, 5000), (900, 20_000)])
+def test_a_difference_is_not_much_larger_than_what_differs(length: int, fields: int) -> None:
+    def document(value: int) -> dict[str, Any]:
+        wide = {f"f{i}": value for i in range(fields)}
+        config = {"k" * length: wide, "other": value}
+        return {"name": "x", "nodes": [{"id": "a", "type": "transform", "config": config}]}
+
+    old, new = document(1), document(2)
+    found = diff(old, new)
+    size = len(msgspec.json.encode([old, new]))
+    assert len(msgspec.json.encode(found)) < 2 * size + 2 * MAX_NAMES
+    changed = found["nodes"]["changed"]["a"]
+    assert all(change["from"] != change["to"] for change in changed.values())
+    assert len(describe(found)) <= MAX_LINES + 1

@@ -18,6 +18,10 @@ from stepwell.graph.levels import edges_of, levels, nodes_of
 # How much of a value is shown to people, and how many changes.
 MAX_SHOWN = 100
 MAX_LINES = 200
+# Characters of the names of fields inside of others: of one, and of all. Beyond them the field
+# around is shown, as each of these names repeats all that it is in.
+MAX_NAME = 1000
+MAX_NAMES = 1_000_000
 
 _PLAIN = re.compile(r"[A-Za-z0-9_-]+")
 _encode = msgspec.json.Encoder(order="deterministic").encode
@@ -37,7 +41,8 @@ def diff(old: Any, new: Any) -> dict[str, Any]:
     """
     before, after = _nodes(old), _nodes(new)
     first, second = _edges(old), _edges(new)
-    meta = _fields("", _meta(old), _meta(new))
+    room = _Room()
+    meta = _fields("", _meta(old), _meta(new), room)
     kept, stayed = _kept(before, after), _kept(after, before)
     if kept != stayed:
         meta["nodes"] = {"from": kept, "to": stayed}
@@ -46,8 +51,8 @@ def diff(old: Any, new: Any) -> dict[str, Any]:
         meta["edges"] = {"from": [edge.name for edge in same], "to": [edge.name for edge in order]}
     return {
         "meta": meta,
-        "nodes": _compared(before, after),
-        "edges": _compared(_unmatched(first, second), _unmatched(second, first)),
+        "nodes": _compared(before, after, room),
+        "edges": _compared(_unmatched(first, second), _unmatched(second, first), room),
     }
 
 
@@ -211,11 +216,22 @@ def _free(name: str, taken: Mapping[str, Any], seen: Counter[str]) -> str:
 # -- comparing -------------------------------------------------------------------------------
 
 
-def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
+class _Room:
+    """How much of names can still be shown."""
+
+    def __init__(self) -> None:
+        self._left = MAX_NAMES
+
+    def take(self, name: str) -> bool:
+        self._left -= len(name)
+        return self._left >= 0
+
+
+def _compared(old: Mapping[str, Any], new: Mapping[str, Any], room: _Room) -> dict[str, Any]:
     changed = {
         name: changes
         for name in old
-        if name in new and (changes := _fields("", old[name], new[name]))
+        if name in new and (changes := _fields("", old[name], new[name], room))
     }
     return {
         "added": {name: new[name] for name in new if name not in old},
@@ -224,25 +240,37 @@ def _compared(old: Mapping[str, Any], new: Mapping[str, Any]) -> dict[str, Any]:
     }
 
 
-def _fields(path: str, old: Any, new: Any) -> Changes:
+def _fields(path: str, old: Any, new: Any, room: _Room) -> Changes:
     """The fields that differ, mappings looked into."""
-    if isinstance(old, dict) and isinstance(new, dict):
-        found: Changes = {}
-        for key in {**old, **new}:
-            below = _below(path, key)
-            if key not in old:
-                found[below] = {"to": new[key]}
-            elif key not in new:
-                found[below] = {"from": old[key]}
-            else:
-                found |= _fields(below, old[key], new[key])
-        return found
+    if isinstance(old, dict) and isinstance(new, dict) and len(path) <= MAX_NAME:
+        found = _inner(path, old, new, room)
+        return {path: {"from": old, "to": new}} if found is None else found
     if _same(old, new):
         return {}
     first, second = (_by_id(old), _by_id(new)) if path in _WITH_IDS else (None, None)
     if first is None or second is None or _kept(first, second) != _kept(second, first):
         return {path: {"from": old, "to": new}}
-    return _fields(path, first, second)
+    found = _inner(path, first, second, room)
+    return {path: {"from": old, "to": new}} if found is None else found
+
+
+def _inner(
+    path: str, old: Mapping[str, Any], new: Mapping[str, Any], room: _Room
+) -> Changes | None:
+    """The fields of a mapping that differ; None if there is no room for their names."""
+    found: Changes = {}
+    for key in {**old, **new}:
+        below = _below(path, key)
+        if key not in old:
+            changes: Changes = {below: {"to": new[key]}}
+        elif key not in new:
+            changes = {below: {"from": old[key]}}
+        else:
+            changes = _fields(below, old[key], new[key], room)
+        if path and below in changes and not room.take(below):
+            return None
+        found |= changes
+    return found
 
 
 def _by_id(value: Any) -> dict[str, Any] | None:
