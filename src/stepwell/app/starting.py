@@ -20,10 +20,11 @@ from stepwell.errors import (
     RunNotFailed,
     UnknownDefinition,
 )
-from stepwell.graph.documents import checked, valid
+from stepwell.graph.documents import valid
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.names import check_text, copy_key, no_such_step
 from stepwell.kernel.run import Run
+from stepwell.operations.checking import check_document
 from stepwell.record import VersionRow, graph_version
 from stepwell.telemetry import Telemetry, request_trace
 
@@ -65,7 +66,7 @@ class Starting(Reading):
         trigger: Mapping[str, Any] | None = None, **options: Unpack[StartOptions],
     ) -> RunHandle:  # fmt: skip
         """Start a run of a document, whether or not it is published; the run is pinned to it."""
-        found = checked(document, node_types())
+        found = await check_document(document, node_types())
         definition = valid(found)
         now = self.store.clock.now()
         await self.store.records.keep(self._workspace, found.hash, found.text, now)

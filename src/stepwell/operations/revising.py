@@ -23,7 +23,7 @@ from stepwell.errors import (
 )
 from stepwell.graph.definition import SLUG
 from stepwell.graph.diff import describe, diff
-from stepwell.graph.documents import Checked, checked, readable, valid
+from stepwell.graph.documents import Checked, readable, valid
 from stepwell.graph.parse import parse
 from stepwell.graph.problems import Problems
 from stepwell.kernel.clock import moment, shown
@@ -38,6 +38,7 @@ from stepwell.kernel.records import (
 from stepwell.kernel.semver import Bump, next_version
 from stepwell.operation import Workspace
 from stepwell.operations.arming import Following
+from stepwell.operations.checking import check_document
 from stepwell.record import Action, Amendment, Paces, PublishResult, graph_paces, graph_version
 
 T = TypeVar("T")
@@ -139,7 +140,7 @@ class Revising:
     async def check(self, document: Any, name: str | None = None) -> Checked:
         secrets = {each.name for each in await self._records.secrets(self._id)}
         now = self._workspace.clock.now()
-        return checked(document, self._workspace.types(), name, secrets=secrets, now=now)
+        return await check_document(document, self._workspace.types(), name, secrets, now)
 
     async def refuse_code(self, name: str) -> None:
         """Raise if the name belongs to a workflow that is code."""
