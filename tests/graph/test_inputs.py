@@ -150,6 +150,7 @@ def doubling(levels: int, last: dict[str, Any]) -> dict[str, Any]:
     [
         ({"items": doubling(10, {})["$defs"]["d0"], **doubling(12, {})}, [1] * 200_000),
         ({"items": {"allOf": [{}] * 5000}}, [1] * 200_000),
+        ({"items": {"allOf": [{"pattern": "^(x|y)+$"}] * 4000}}, ["x" * 300] * 3000),
         ({**doubling(12, {}), "type": "array"}, list(range(100_000))),
     ],
 )

@@ -22,12 +22,16 @@ MOST_LISTED = 20
 MOST_LISTED_OF = 16 * 1024
 # Visits of parts of the schema to parts of the input: to note why each does not fit takes longer.
 MOST_NOTED = 50_000
-# The same for telling whether it fits: half a second.
+# The same for telling whether it fits: a second or two.
 MOST_VISITS = 50_000_000
+# Bytes of a text that take as long to match as a visit does.
+BYTES_OF_A_VISIT = 8
 # Characters of what is said of each.
 MAX_PATH = 200
 MAX_VALUE = 200
 MAX_MESSAGE = 400
+# Words of schemas by which the whole of a value is read.
+_READERS = (b'"pattern', b'"format"', b'"uniqueItems"')
 _BRANCHES = (b'"anyOf"', b'"oneOf"', b'"allOf"', b'"not"', b'"if"')
 # Stands in messages where a value is to be put, cut or masked; no message has it otherwise.
 _VALUE = "\0"
@@ -90,15 +94,21 @@ class Inputs:
                 f"By this schema no input can be checked. {error.path}: {error.message}"
             ) from None
 
+    @cached_property
+    def _reads(self) -> bool:
+        return _has(self._schema, _READERS)
+
     def _visits(self, text: bytes) -> int:
         """How often a part of the schema looks at a part of the input, at most."""
         values = values_in(text) + self._work.defaults
+        if self._reads:
+            values += len(text) // BYTES_OF_A_VISIT
         visits = values * self._work.visits
         if visits > MOST_VISITS:
             raise InputTooLarge(
-                f"{WHAT} has up to {values:,} values, and at each up to {self._work.visits:,} "
-                "parts of its schema have to look: that would take too long. Give less at a time, "
-                "or keep large data elsewhere and pass where it is."
+                f"{WHAT} comes to {values:,} values or long texts, and at each up to "
+                f"{self._work.visits:,} parts of its schema have to look: that would take too "
+                "long. Give less at a time, or keep large data elsewhere and pass where it is."
             )
         return visits
 
@@ -132,7 +142,7 @@ class Inputs:
         """One mistake of an input in which to find all could take seconds."""
         assert self._validator is not None
         # Of branches it would note why each one does not fit.
-        if self._work.returns > 1 or _has_branches(self._schema):
+        if self._work.returns > 1 or _has(self._schema, _BRANCHES):
             return [] if self._validator.is_valid(found) else [None]
         try:
             self._validator.validate(found)
@@ -162,9 +172,9 @@ def _told(error: Any) -> _Wrong:
     )
 
 
-def _has_branches(schema: Any) -> bool:
+def _has(schema: Any, words: tuple[bytes, ...]) -> bool:
     text = msgspec.json.encode(schema)
-    return any(word in text for word in _BRANCHES)
+    return any(word in text for word in words)
 
 
 def _sentence(wrong: list[tuple[str, str]], rest: str) -> str:
