@@ -71,6 +71,8 @@ async def test_a_gate_whose_time_is_up_is_told_to_have_expired(
         assert [line for line in lines(live) if line.startswith("gate")] == [
             "gate.required ok", "gate.expired ok",
         ]  # fmt: skip
+        (asked,) = [event for event in live if event.type == "gate.required"]
+        assert asked.data["deadline_at"].endswith("Z")
         await check_resuming(sw, run.id, live)
 
 

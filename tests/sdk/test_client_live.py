@@ -95,6 +95,13 @@ async def test_watching_goes_on_where_a_stream_broke_off(lite_server: Server) ->
         assert f"Last-Event-ID: {first.id}\r\n" in second
 
 
+async def test_nothing_follows_the_last_event(lite: Client) -> None:
+    run = await lite.start("greet", "Ada")
+    last = [event async for event in lite.watch(run.id)][-1]
+    live = lite.connection.events(f"/runs/{run.id}/events", last.id)
+    assert [event async for event in live] == []
+
+
 async def test_what_cannot_be_watched_is_refused(lite: Client) -> None:
     run = await lite.start("greet", wait="30s")
     with pytest.raises(InvalidCursor):

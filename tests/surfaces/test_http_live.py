@@ -80,8 +80,19 @@ async def test_a_stream_tells_of_a_run_to_its_end(server: Served) -> None:
 async def test_a_stream_goes_on_after_each_of_its_events(server: Served) -> None:
     run = await server.host.first.start("steps", {"steps": 3})
     whole = await events_of(server, run.id)
-    for number, (event_id, _, _) in enumerate(whole):
+    for number, (event_id, _, _) in enumerate(whole[:-1]):
         assert await events_of(server, run.id, event_id) == whole[number + 1 :]
+
+
+@pytest.mark.parametrize("method", ["GET", "HEAD"])
+async def test_whoever_has_seen_the_end_is_told_not_to_come_back(
+    server: Served, method: str
+) -> None:
+    run = await server.host.first.start("steps", {"steps": 1})
+    last = (await events_of(server, run.id))[-1][0]
+    path, headers = f"/api/runs/{run.id}/events", {"Last-Event-ID": last}
+    answer = await server.ask(method, path, headers=headers)
+    assert (answer.status_code, answer.content) == (204, b"")
 
 
 async def test_a_stream_of_a_run_that_goes_on_ends_when_that_does(server: Served) -> None:

@@ -8,7 +8,7 @@ from math import inf
 
 import msgspec
 
-from stepwell.api.exchange import Request, Stream
+from stepwell.api.exchange import Answer, Request, Stream
 from stepwell.api.gatehouse import Gatehouse
 from stepwell.app.doorkeeper import Admission
 from stepwell.app.hosting import Host
@@ -38,7 +38,7 @@ class LiveEndpoint:
         self._closing = closing
         self._gatehouse = gatehouse
 
-    async def __call__(self, request: Request, values: Mapping[str, str]) -> Stream:
+    async def __call__(self, request: Request, values: Mapping[str, str]) -> Answer | Stream:
         admission = await self._gatehouse.admit(request)
         if request.query:
             name = request.query.decode("latin-1").partition("=")[0]
@@ -46,8 +46,9 @@ class LiveEndpoint:
         stepwell = await self._host.workspace(admission.workspace_id)
         await stepwell.get_run(values["run_id"])
         after = request.headers.get("last-event-id") or None
-        if after is not None:
-            read_id(after, values["run_id"])  # while it can still be answered with a problem
+        # Read here, while it can still be answered with a problem.
+        if after is not None and read_id(after, values["run_id"]).finished:
+            return Answer(204)  # which tells browsers not to come back
         pieces = self._pieces(stepwell.watch(values["run_id"], after), request, admission)
         return Stream(pieces, MEDIA_TYPE, PATIENCE_SECONDS, headers=[("x-accel-buffering", "no")])
 

@@ -229,7 +229,10 @@ def _events(refusals: Refusals) -> dict[str, Any]:
     }  # fmt: skip
     return _item(
         "runs.events", "What happens to a run, as Server-Sent Events, until it has ended.",
-        {"200": _answer(said, "text/event-stream", _EVENT, event)},
+        {
+            "200": _answer(said, "text/event-stream", _EVENT, event),
+            "204": {"description": "`Last-Event-ID` names the last event; nothing follows."},
+        },
         refusals.by_status((*ADMITTED, PermissionDenied, RunNotFound, InvalidInput)),
         description="Goes on after the event whose id `Last-Event-ID` names.",
         tags=["runs"], parameters=[_in_path("run_id", "The run's id.", _RUN), last],

@@ -358,4 +358,4 @@ def _cut(text: str) -> str:
 
 
 def _shown(at: int | None) -> str | None:
-    return None if at is None else moment(at).isoformat()
+    return None if at is None else moment(at).isoformat().replace("+00:00", "Z")

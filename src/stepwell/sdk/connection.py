@@ -108,6 +108,8 @@ class Connection:
         begun = False
         try:
             async with self._http.stream("GET", url, headers=headers, timeout=limit) as answer:
+                if answer.status_code == 204:  # nothing follows `after`
+                    return
                 if answer.status_code != 200:
                     raise error_of(answer.status_code, await answer.aread(), self.url)
                 begun, event_id = True, ""
