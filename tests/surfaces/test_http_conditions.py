@@ -74,6 +74,28 @@ async def test_whatever_makes_a_run_does_so_once_for_a_key(server: Served) -> No
     assert len(runs.items) == 1 + 4 * 2
 
 
+@pytest.mark.parametrize("key", ["", "x" * 201])
+async def test_a_key_that_names_nothing_is_refused(server: Served, key: str) -> None:
+    made = await server.ask("POST", "/api/definitions/double/runs", {"input": {}})
+    run_id = made.json()["id"]
+    with pytest.raises(RunFailed):
+        await server.host.first.result(run_id, timeout=30)
+    await server.ask(
+        "POST", "/api/triggers", {"definition": "double", "type": "manual", "name": "by-hand"}
+    )
+    for path, body in (
+        ("/api/definitions/double/runs", {"input": {"n": 3}}),
+        (f"/api/runs/{run_id}/retry", {}),
+        (f"/api/runs/{run_id}/fork", {"from_step": "twice", "input": {"n": 1}}),
+        ("/api/triggers/double%2Fby-hand/fire", {"payload": {"n": 2}}),
+        ("/api/events", {"type": "paid"}),
+    ):
+        answer = await server.ask("POST", path, body, headers={"Idempotency-Key": key})
+        assert (answer.status_code, answer.json().get("code")) == (422, "invalid_name"), path
+    runs = await server.host.first.list_runs(definition="double")
+    assert len(runs.items) == 1
+
+
 async def test_an_event_is_emitted_once_for_a_key(server: Served) -> None:
     for key, new in (("one", True), ("one", False), ("two", True)):
         answer = await server.ask(

@@ -27,7 +27,7 @@ from stepwell.errors import (
 from stepwell.kernel.changes import Committed, StartRun
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.mapping import Map, read_map
-from stepwell.kernel.names import bounded
+from stepwell.kernel.names import bounded, check_text
 from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
 from stepwell.store import Store
 from stepwell.trigger import TriggerType
@@ -138,6 +138,7 @@ class Firer:
         self, trigger: TriggerRecord, payload: Any, key: str | None, user: str | None = None
     ) -> tuple[str, bool]:
         """Start a run because somebody says so; its id, and whether it is new."""
+        own = None if key is None else f"hand:{check_text(key, 'The key of a firing')}"
         try:
             if not trigger.active:
                 why = trigger.paused or "It is disabled."
@@ -148,7 +149,6 @@ class Firer:
                     f"The trigger {trigger.name!r} starts no runs, it emits events. Emit one: "
                     "stepwell events emit"
                 )
-            own = None if key is None else f"hand:{key}"
             start = await self.prepare(trigger, payload, own, user=user, by_hand=True)
             run_id, created = (await self.commit([], [start])).outcomes[0]
         except StoreUnavailable:
