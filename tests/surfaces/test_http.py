@@ -138,6 +138,16 @@ async def test_what_cannot_be_answered_is_a_problem(server: Served) -> None:
         assert len(found["detail"]) < 2000
 
 
+async def test_what_stands_in_the_path_is_not_said_again(server: Served) -> None:
+    for query, said in (
+        ("definition=double", "'definition' stands in the path; leave it out of the query."),
+        ("definitions=double", "There is no query parameter 'definitions'."),
+        ("limits=2", "There is no query parameter 'limits'. Did you mean 'limit'?"),
+    ):
+        answer = await server.ask("GET", f"/api/definitions/double/runs?{query}")
+        assert (answer.status_code, answer.json()["detail"]) == (422, said)
+
+
 async def test_head_is_answered_like_get_without_a_body(server: Served) -> None:
     run = await server.host.first.start("patient")
     for path in ("/healthz", "/readyz", "/api/runs", "/api/openapi.json", "/api/definitions/none"):

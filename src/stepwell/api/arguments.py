@@ -95,8 +95,11 @@ class ArgumentReader:
             elif name in self._query and name not in found:
                 given.setdefault(name, []).append(_printable(text, name))
             else:
+                if name in self._query:
+                    raise InvalidInput(f"{name!r} stands in the path; leave it out of the query.")
                 raise InvalidInput(
-                    f"There is no query parameter {name!r:.100}." + did_you_mean(name, self._query)
+                    f"There is no query parameter {name!r:.100}."
+                    + did_you_mean(name, self._query.keys() - found.keys())
                 )
         for name, texts in given.items():
             parameter = self._query[name]
