@@ -106,7 +106,7 @@ class ResultTooLarge(StepwellError):
 
 
 class UnknownDefinition(StepwellError):
-    """No definition of that name was ever registered in this store."""
+    """No definition of that name was ever registered or published in this store."""
 
     code = "unknown_definition"
 

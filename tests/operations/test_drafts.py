@@ -6,7 +6,7 @@ import hashlib
 
 import pytest
 
-from stepwell.errors import Conflict, DraftNotFound, InvalidDefinition
+from stepwell.errors import Conflict, DraftNotFound, InvalidDefinition, UnknownDefinition
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
 from tests.operations.support import document, outcomes
@@ -50,6 +50,18 @@ async def test_publishing_a_draft_makes_it_current_and_forgets_it(world: World) 
         await sw.start("checks")
         with pytest.raises(DraftNotFound):
             await sw.definitions.publish_draft("checks")
+
+
+async def test_a_draft_that_was_never_published_is_said_to_be_one(world: World) -> None:
+    async with world() as sw:
+        await sw.definitions.create("checks")
+        for version in (None, 1):
+            with pytest.raises(UnknownDefinition, match="'checks' has not been published yet"):
+                await sw.start("checks", version=version)
+        with pytest.raises(UnknownDefinition, match="No definition 'checks' has been published"):
+            await sw.triggers.create("checks", "manual")
+        with pytest.raises(UnknownDefinition, match="There is no definition 'others'"):
+            await sw.start("others")
 
 
 async def test_an_invalid_draft_stays_a_draft(world: World) -> None:

@@ -92,7 +92,7 @@ def test_a_trigger_of_a_document_is_changed_there(cli: Cli) -> None:
     ("words", "said"),
     [
         (("show", "report/none"), "DEFINITION/NAME"),
-        (("create", "none", "manual"), "no definition 'none'"),
+        (("create", "none", "manual"), "No definition 'none'"),
         (("create", "report", "sched"), "there are event, manual, schedule, webhook"),
         (("create", "report", "schedule", "{}"), "cron, every, at"),
         (("create", "report", "schedule", '{"every": "1h"}', "--name", "nightly"), "'nightly'"),

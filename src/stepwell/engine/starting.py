@@ -272,14 +272,23 @@ class Starter:
                     max_queued_runs=latest.max_queued_runs,
                 )  # fmt: skip
         if row is None:
+            raise await self._unknown(name)
+        return row
+
+    async def _unknown(self, name: str) -> UnknownDefinition:
+        if await self._store.records.definition(self._workspace_id, name) is not None:
+            said = (
+                f"The definition {name!r} has not been published yet. Publish its draft: "
+                f"`stepwell definitions draft publish {name}`."
+            )
+        else:
             names = ", ".join(await self._store.definition_names(self._workspace_id)) or "none"
-            raise UnknownDefinition(
+            said = (
                 f"There is no definition {name!r} in this store; it has {names}. Pass it to "
                 "Stepwell(workflows=…), start a worker that has it, or publish it: "
-                "`stepwell definitions publish FILE`.",
-                definition=name,
+                "`stepwell definitions publish FILE`."
             )
-        return row
+        return UnknownDefinition(said, definition=name)
 
     async def _read_version(self, wanted: tuple[str, int | None]) -> VersionRow | None:
         return await self._store.version(self._workspace_id, *wanted)

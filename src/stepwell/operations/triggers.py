@@ -355,8 +355,8 @@ class Triggers(Noun):
         row = await self._workspace.store.version(self._workspace.id, definition, None)
         if row is None:
             raise UnknownDefinition(
-                f"There is no definition {show(definition)}. Publish it first, or start a worker "
-                "that brings it.",
+                f"No definition {show(definition)} has been published. Publish it first, or start "
+                "a worker that brings it.",
                 definition=definition,
             )
         return row
