@@ -5,7 +5,9 @@ from __future__ import annotations
 import io
 import json
 import logging
+import signal
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -17,7 +19,7 @@ from stepwell.errors import InvalidInput
 from stepwell.settings import Settings
 from tests.conftest import World
 from tests.operations.support import definition, node
-from tests.surfaces.support import Cli
+from tests.surfaces.support import Cli, until
 
 SECRET = "correct-horse-battery"
 log = logging.getLogger("app.jobs")
@@ -126,10 +128,74 @@ def test_a_worker_logs_json_if_that_is_wanted(lite: Cli) -> None:
         started = lite.ok("runs", "start", "stumble", "--input", '{"times": 1}', "--wait")
         worker.process.terminate()
         _, said = worker.process.communicate(timeout=60)
-    lines = [json.loads(line) for line in said.splitlines() if line.startswith("{")]
+    lines = [json.loads(line) for line in said.splitlines()]
     (about,) = [line for line in lines if line.get("step") == "flaky"]
     assert about["run_id"] == started["id"]
     assert "try again" in about["message"]
+
+
+TALKATIVE = """
+import sys, threading, warnings
+from stepwell import workflow
+
+class Broken:
+    def __del__(self):
+        raise ValueError("let go of")
+
+def shout():
+    raise ValueError("in a thread")
+
+def talk():
+    warnings.warn("mind the gap")
+    Broken()
+    thread = threading.Thread(target=shout, name="shouter")
+    thread.start()
+    thread.join()
+
+@workflow(name="talk")
+async def talking(ctx, input):
+    return await ctx.step("talk", talk)
+"""
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+@pytest.mark.parametrize("signals", [1, 2])
+def test_every_line_is_json_if_that_is_wanted(lite: Cli, command: str, signals: int) -> None:
+    (lite.folder / "talkative.py").write_text(TALKATIVE, "utf-8")
+    lite.environ |= {"STEPWELL_LOG_FORMAT": "json", "PYTHONWARNINGS": "default"}
+    port = ("--port", "0") if command == "serve" else ()
+    with lite.started(command, "talkative", "jobs:hold_on", *port, "--json") as process:
+        assert process.stdout is not None
+        assert process.stdout.readline()
+        lite.ok("runs", "start", "talk", "--wait", "--store", lite.store)
+        if signals > 1:
+            door = lite.folder / "door"
+            hold = json.dumps({"door": str(door)})
+            lite.ok("runs", "start", "hold", "--input", hold, "--store", lite.store)
+            until(Path(f"{door}.entered").exists)
+        process.send_signal(signal.SIGINT)
+        assert process.stderr is not None
+        said = []
+        for line in process.stderr:
+            said.append(json.loads(line))
+            if signals > 1 and said[-1]["message"].startswith("Stopping"):
+                process.send_signal(signal.SIGINT)
+        process.wait(60)
+    messages = [each["message"] for each in said]
+    for wanted in ("Stopping;", "A thread has failed: shouter", "Exception ignored in"):
+        assert [each for each in messages if each.startswith(wanted)], (wanted, messages)
+    assert any("mind the gap" in each for each in messages)
+
+
+@pytest.mark.parametrize("command", ["serve", "worker"])
+def test_what_ends_a_command_is_logged_as_json_too(lite: Cli, command: str) -> None:
+    (lite.folder / "broken.py").write_text("raise KeyError('x')", "utf-8")
+    lite.environ["STEPWELL_LOG_FORMAT"] = "json"
+    for words in (("broken",), ("--store", f"sqlite:///{lite.folder}/broken.py/x.db")):
+        done = lite.process(command, *words)
+        assert done.exit_code != 0
+        lines = [json.loads(line) for line in done.stderr.splitlines()]
+        assert lines[-1]["message"].startswith("Error (")
 
 
 def test_the_format_is_text_or_json() -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import logging
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime
@@ -13,6 +15,8 @@ import msgspec
 from stepwell.engine.surroundings import LOGGED_STEP, current_run, current_step, masking
 from stepwell.settings import LogFormat
 
+log = logging.getLogger("stepwell.process")
+
 _encode = msgspec.json.Encoder().encode
 
 
@@ -21,6 +25,20 @@ def configure_logs(form: LogFormat, stream: IO[str]) -> None:
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines() if form == "json" else Lines())
     logging.basicConfig(level=logging.INFO, handlers=[handler])
+    if form == "json":  # then no line may be anything else, whoever would write it
+        logging.captureWarnings(True)
+        threading.excepthook = _thread_failed
+        sys.unraisablehook = _ignored
+
+
+def _thread_failed(about: threading.ExceptHookArgs) -> None:
+    name = "one" if about.thread is None else about.thread.name
+    log.error("A thread has failed: %s.", name, exc_info=about.exc_value)
+
+
+def _ignored(about: sys.UnraisableHookArgs) -> None:
+    said = about.err_msg or "Exception ignored in"
+    log.error("%s: %r", said, about.object, exc_info=about.exc_value)
 
 
 @contextmanager
@@ -47,6 +65,9 @@ class Lines(logging.Formatter):
 
 class JsonLines(logging.Formatter):
     """One JSON object a line, with the run and the step that the code at hand belongs to."""
+
+    # For those who have something to say and may not import this.
+    is_json = True
 
     def format(self, record: logging.LogRecord) -> str:
         hidden, step = masking(), current_step.get()

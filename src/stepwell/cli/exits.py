@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import logging
 import sys
 import traceback
 from collections.abc import Sequence
@@ -13,6 +14,8 @@ import click
 from stepwell.cli.output import emit
 from stepwell.errors import RunEndedBadly, StepwellError
 from stepwell.kernel.codec import writable
+
+log = logging.getLogger("stepwell.process")
 
 OK, INPUT_ERROR, USAGE_ERROR, FAILURE, INTERRUPTED = 0, 10, 20, 40, 130
 
@@ -93,6 +96,14 @@ class Commands(click.Group):
             _say(failure_of(error), as_json)
         sys.exit(code if isinstance(code, int) else OK)
 
+    def invoke(self, ctx: click.Context) -> Any:
+        try:
+            return super().invoke(ctx)
+        except KeyboardInterrupt:
+            if not _logs_json():
+                raise
+            raise click.Abort from None  # for which click ends no line that a terminal has begun
+
 
 def failure_of(error: Exception) -> Failure:
     """What to say of an error, and how to exit."""
@@ -110,7 +121,10 @@ def failure_of(error: Exception) -> Failure:
         return Failure(FAILURE, "timeout", str(error), {})
     if isinstance(error, OSError):
         return Failure(FAILURE, "os_error", str(error), {})
-    traceback.print_exception(error)
+    if _logs_json():
+        log.error("What follows was not expected.", exc_info=error)
+    else:
+        traceback.print_exception(error)
     return Failure(FAILURE, "internal_error", f"{type(error).__name__}: {error}", {})
 
 
@@ -120,5 +134,14 @@ def _say(failure: Failure, as_json: bool) -> NoReturn:
         with contextlib.suppress(OSError):  # else it cannot be written there
             emit({"error": {**said, "details": failure.details} if failure.details else said})
             sys.exit(failure.exit_code)
-    click.echo(f"Error ({failure.code}): {failure.message}", err=True)
+    line = f"Error ({failure.code}): {failure.message}"
+    if _logs_json():
+        log.error("%s", line)
+    else:
+        click.echo(line, err=True)
     sys.exit(failure.exit_code)
+
+
+def _logs_json() -> bool:
+    """Whether the command logs a JSON object a line, among which no other line belongs."""
+    return any(getattr(each.formatter, "is_json", False) for each in logging.getLogger().handlers)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -24,6 +25,8 @@ from stepwell.settings import Settings
 
 if TYPE_CHECKING:
     from stepwell.app.hosting import Host
+
+log = logging.getLogger("stepwell.server")
 
 # Names of this machine for itself.
 LOOPBACK = frozenset({"localhost"})
@@ -140,16 +143,15 @@ def _is_first(files: ServerFiles) -> bool:
     other = files.url
     if other is None or not is_loopback(other) or not listens(other):
         return True
-    click.echo(
-        f"Another server of this folder is at {other}; commands here go on talking to that one.",
-        err=True,
+    log.warning(
+        "Another server of this folder is at %s; commands here go on talking to that one.", other
     )
     return False
 
 
 async def _tell(stop: asyncio.Event) -> None:
     await stop.wait()
-    click.echo("Stopping; requests and steps in progress are given a moment.", err=True)
+    log.info("Stopping; requests and steps in progress are given a moment.")
 
 
 def _named(address: str) -> str:

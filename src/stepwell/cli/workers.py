@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import os
 import socket
 import sys
@@ -35,6 +36,8 @@ from stepwell.settings import Settings
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
+
+log = logging.getLogger("stepwell.worker")
 
 
 @click.command()
@@ -162,7 +165,7 @@ async def _work_until_stopped(
             keep_what_is_there()
             await stop.wait()
             if tie is None:
-                click.echo("Stopping; steps in progress are given a moment.", err=True)
+                log.info("Stopping; steps in progress are given a moment.")
 
     working = asyncio.create_task(work())
     stopped = asyncio.create_task(stop.wait())
