@@ -98,6 +98,11 @@ class Telemetry:
 SILENT = Telemetry()
 
 
+def trace_at_hand(telemetry: Telemetry) -> str | None:
+    """The `traceparent` of whoever calls: of code that is traced, else of a request."""
+    return telemetry.current() or request_trace.get()
+
+
 def told_to_all(parts: Sequence[Telemetry]) -> Telemetry:
     """One that passes on what it hears to all of these."""
     if len(parts) <= 1:

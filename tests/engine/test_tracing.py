@@ -241,6 +241,34 @@ async def test_a_start_that_a_request_asks_for_belongs_to_its_trace(world: World
         assert [(await sw.get_run(run.id)).trigger for run in others] == [None, None]
 
 
+OTHER = GIVEN.replace(TRACE, SPAN * 2)
+
+
+async def test_whatever_makes_a_run_for_a_request_joins_its_trace(world: World) -> None:
+    @workflow
+    async def fails(ctx: Any, input: Any) -> None:
+        await ctx.step("only", double, 1)
+        raise ValueError("no")
+
+    async with world([fails]) as sw, sw.worker(lease="1h"):
+        origin = await sw.start("fails", traceparent=GIVEN)
+        await until(sw, origin.id, "failed")
+        trigger = await sw.triggers.create("fails", "manual")
+
+        async def traces() -> list[Any]:
+            made = [
+                (await sw.retry(origin.id)).id, (await sw.fork(origin.id, "only")).id,
+                (await sw.triggers.fire(trigger.id)).run_id,
+            ]  # fmt: skip
+            return [(await sw.get_run(each)).trigger.get("traceparent") for each in made]
+
+        token = request_trace.set(OTHER)
+        assert await traces() == [OTHER, OTHER, OTHER]
+        request_trace.reset(token)
+        # A copy stays in the trace of the run that it is made of, if nobody is part of another.
+        assert await traces() == [GIVEN, GIVEN, None]
+
+
 async def test_what_is_not_sampled_is_not_sent_and_what_is_not_traced_is_passed_on(
     world: World,
 ) -> None:

@@ -34,6 +34,7 @@ from stepwell.operations.workers import Workers
 from stepwell.operations.workspaces import Workspaces
 from stepwell.settings import Settings
 from stepwell.store import Store
+from stepwell.telemetry import Telemetry, trace_at_hand
 
 
 class Operations:
@@ -46,6 +47,7 @@ class Operations:
     _crew: Crew
     _starter: Starter
     _observer: Observer
+    _telemetry: Telemetry
     _settings: Settings
     _url: str | None
 
@@ -125,7 +127,8 @@ class Operations:
         self, trigger: TriggerRecord, payload: Any, key: str | None, user: str | None
     ) -> tuple[str, bool]:
         """Start the run of a trigger that somebody fires by hand."""
-        run_id, created = await self._firer.fire(trigger, payload, key, user)
+        trace = trace_at_hand(self._telemetry)
+        run_id, created = await self._firer.fire(trigger, payload, key, user, trace)
         if created:
             self._tally.fired(trigger, run_id)
         return run_id, created

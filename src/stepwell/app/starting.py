@@ -26,7 +26,7 @@ from stepwell.kernel.names import check_text, copy_key, no_such_step
 from stepwell.kernel.run import Run
 from stepwell.operations.checking import check_document
 from stepwell.record import VersionRow, graph_version
-from stepwell.telemetry import Telemetry, request_trace
+from stepwell.telemetry import Telemetry, trace_at_hand
 
 # What may come to be in the way of a start after one with the same key has succeeded.
 REFUSALS = (DefinitionDisabled, InputInvalid, InputTooLarge, QuotaExceeded, UnknownDefinition)
@@ -106,7 +106,7 @@ class Starting(Reading):
 
     def _traced(self, options: StartOptions) -> StartOptions:
         """The options of a start, which is part of the trace that whoever asks for it is."""
-        trace = self._telemetry.current() or request_trace.get()
+        trace = trace_at_hand(self._telemetry)
         if trace is None or "traceparent" in options:
             return options
         return {**options, "traceparent": trace}
@@ -188,7 +188,8 @@ class Starting(Reading):
             pinned = await self._starter.version_of(origin.revision, origin.version)
         trigger = without_starter(origin.trigger)
         change = await self._starter.prepare(
-            origin.definition, input, trigger=trigger, pinned=pinned, copied=True, **options
-        )
+            origin.definition, input, trigger=trigger, pinned=pinned, copied=True,
+            **self._traced(options),
+        )  # fmt: skip
         change.forked_from = origin.id
         return change

@@ -135,8 +135,9 @@ class Firer:
         return done
 
     async def fire(
-        self, trigger: TriggerRecord, payload: Any, key: str | None, user: str | None = None
-    ) -> tuple[str, bool]:
+        self, trigger: TriggerRecord, payload: Any, key: str | None, user: str | None = None,
+        traceparent: str | None = None,
+    ) -> tuple[str, bool]:  # fmt: skip
         """Start a run because somebody says so; its id, and whether it is new."""
         own = None if key is None else f"hand:{check_text(key, 'The key of a firing')}"
         try:
@@ -149,7 +150,7 @@ class Firer:
                     f"The trigger {trigger.name!r} starts no runs, it emits events. Emit one: "
                     "stepwell events emit"
                 )
-            start = await self.prepare(trigger, payload, own, user=user, by_hand=True)
+            start = await self.prepare(trigger, payload, own, traceparent, user, by_hand=True)
             run_id, created = (await self.commit([], [start])).outcomes[0]
         except StoreUnavailable:
             raise
