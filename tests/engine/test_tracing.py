@@ -269,6 +269,35 @@ async def test_whatever_makes_a_run_for_a_request_joins_its_trace(world: World) 
         assert await traces() == [GIVEN, GIVEN, None]
 
 
+async def test_a_run_that_an_event_starts_joins_the_trace_of_who_emitted_it(world: World) -> None:
+    @workflow
+    async def emits(ctx: Any, input: Any) -> None:
+        await ctx.emit("told", {"by": "code"})
+
+    graph = definition(node("tell", "emit", event="told", payload={"by": "graph"}), name="graph")
+    async with collecting() as (_, settings):
+        async with world([once, emits], settings=settings) as sw, sw.worker(lease="1h"):
+            await sw.triggers.create("once", "event", {"event": "told"})
+            token = request_trace.set(GIVEN)
+            await sw.emit("told", {"by": "request"})
+            request_trace.reset(token)
+            await sw.emit("told", {"by": "nobody"})
+            code = await sw.start("emits", traceparent=GIVEN)
+            await code.result()
+            drawn = await sw.start_document(graph)
+            await drawn.result()
+            found: dict[str, Any] = {}
+            while len(found) < 4:
+                runs = (await sw.list_runs(definition="once")).items
+                found = {run.input["by"]: run.trigger.get("traceparent") for run in runs}
+                await asyncio.sleep(0)
+    assert found == {
+        "request": GIVEN, "nobody": None,
+        "code": f"00-{TRACE}-{step_span(code.id, 'emit:told', 1)}-01",
+        "graph": trace_of(drawn.id, None).at(step_span(drawn.id, "tell", 1)),
+    }  # fmt: skip
+
+
 async def test_what_is_not_sampled_is_not_sent_and_what_is_not_traced_is_passed_on(
     world: World,
 ) -> None:

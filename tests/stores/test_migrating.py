@@ -41,7 +41,9 @@ async def test_runs_that_were_there_before_are_found(
             f"""INSERT INTO payloads VALUES ('{run_id}', 'input', '{{"a": 1}}')""",
         )
     store = store_for(store_url, clock)
-    assert await store.migrate() == ["0005_access", "0006_terms", "0007_joined"]
+    assert await store.migrate() == [
+        "0005_access", "0006_terms", "0007_joined", "0009_traced_events",
+    ]  # fmt: skip
     await store.open()
     assert [each.id for each in await store.access.workspaces()] == ["default", "other"]
     found = await store.list_runs(RunFilter("other", input={"a": 1}))

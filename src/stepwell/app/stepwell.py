@@ -47,7 +47,7 @@ from stepwell.sdk.function import functions_by_name
 from stepwell.sdk.workflow import Workflow, registry
 from stepwell.settings import Settings
 from stepwell.store import Store
-from stepwell.telemetry import Telemetry
+from stepwell.telemetry import Telemetry, trace_at_hand
 
 
 class Stepwell(Starting, Automation, Operations, Reading):
@@ -163,7 +163,8 @@ class Stepwell(Starting, Automation, Operations, Reading):
 
         False also if one of that type has had the same `idempotency_key`.
         """
-        event = self._starter.event(type, payload, key, once, idempotency_key)
+        trace = trace_at_hand(self._telemetry)
+        event = self._starter.event(type, payload, key, once, idempotency_key, trace)
         submitted = self._writer.submit(event)
         self._crew.claim_soon()
         return bool((await submitted)[0])

@@ -107,7 +107,7 @@ def list_(
         items = [
             {
                 "id": each.id, "type": each.type, "key": each.key, "payload": each.payload,
-                "created_at": to_datetime(each.created_at),
+                "created_at": to_datetime(each.created_at), "traceparent": each.traceparent,
             }
             for each in page.items
         ]  # fmt: skip

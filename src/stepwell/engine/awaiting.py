@@ -16,6 +16,7 @@ from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.matching import check_match, term_of
 from stepwell.kernel.names import check_text, check_time
+from stepwell.kernel.tracing import step_span
 
 # What people are asked for: a decision, or to do something.
 Asked = Literal["gate", "task"]
@@ -111,7 +112,8 @@ class Awaiting(Journaling):
             await self._replay(entry)
             return
         with self._giving_up(journal_key, seq, "emit"):
-            change = self._starter.event(type, payload, key, once)
+            trace = self._traceparent(step_span(self.claimed.id, journal_key, 1))
+            change = self._starter.event(type, payload, key, once, traceparent=trace)
             await execution.caught_up()
             with self._at_work():
                 change.held = execution.held

@@ -32,7 +32,7 @@ from stepwell.kernel.durations import Duration, seconds
 from stepwell.kernel.names import check_text
 from stepwell.kernel.retry import Retry
 from stepwell.kernel.states import OPEN, SETTLED
-from stepwell.kernel.tracing import TRACEPARENT, passed_on, run_span, step_span
+from stepwell.kernel.tracing import TRACEPARENT, run_span, step_span
 from stepwell.record import VersionRow
 
 # How many runs of graphs may have started each other, one below the other.
@@ -82,10 +82,6 @@ class Context(Awaiting):
         if step is None:
             return self._traceparent(run_span(self.run_id))
         return self._traceparent(step_span(step.run_id, step.key, step.attempt))
-
-    def _traceparent(self, span_id: str) -> str | None:
-        traces = self._execution.telemetry.traces
-        return passed_on(self.run_id, self.claimed.trigger, span_id, traces=traces)
 
     @property
     def cancelled(self) -> bool:

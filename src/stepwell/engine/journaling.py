@@ -18,6 +18,7 @@ from stepwell.kernel.changes import Change, ClaimedRun, JournalRow, OpenWait, Re
 from stepwell.kernel.codec import MAX_RESULT_BYTES, decode, encode
 from stepwell.kernel.names import check_step_name, is_repeated
 from stepwell.kernel.states import SETTLED
+from stepwell.kernel.tracing import passed_on
 
 # How a wait that has ended goes into the journal: status, output, error.
 WaitOutcome = Callable[[WaitRow], tuple[str, str | None, str | None]]
@@ -133,6 +134,11 @@ class Journaling:
     def claimed(self) -> ClaimedRun:
         """The run as it was claimed."""
         return self._execution.claimed
+
+    def _traceparent(self, span_id: str) -> str | None:
+        """The W3C trace context for whoever is asked to do something by that span of the run."""
+        claimed, traces = self.claimed, self._execution.telemetry.traces
+        return passed_on(claimed.id, claimed.trigger, span_id, traces=traces)
 
     def has_recorded(self, key: str) -> bool:
         """Whether the journal has an end for this already."""

@@ -146,4 +146,6 @@ class Outbox:
         if not trigger.active:
             raise TriggerDisabled("The trigger was disabled when the event came.")
         about = {"id": event.id, "type": event.type, "key": event.key}
-        return await self._firer.prepare(trigger, event.payload, event.id, event=about)
+        return await self._firer.prepare(
+            trigger, event.payload, event.id, event.traceparent, event=about
+        )

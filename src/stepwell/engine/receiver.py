@@ -157,9 +157,12 @@ class Receiver:
             )
         once = delivery.key is not None
         events = [
-            self._starter.event(each.type, each.payload, bounded(f"{trigger.id}:{each.key}"), once)
+            self._starter.event(
+                each.type, each.payload, bounded(f"{trigger.id}:{each.key}"), once,
+                traceparent=traceparent,
+            )
             for each in delivery.events
-        ]
+        ]  # fmt: skip
         if not changes and not events:
             return Received(None, False, note="The request was taken, and reports no event.")
         # Another than the submitted one: who waits no longer must not call off what becomes of it.

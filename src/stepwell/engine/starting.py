@@ -114,9 +114,8 @@ class Starter:
             raise InvalidInput("concurrency_limit needs a concurrency_key, whose runs it counts.")
         if (deadline := options.get("deadline")) is not None:
             check_deadline(deadline)
-        trace = read_traceparent(options.get("traceparent"))
-        if trace is not None and trace.span_id is not None:
-            trigger = {**(trigger or MANUAL), TRACEPARENT: trace.at(trace.span_id)}
+        if (trace := _written(options.get("traceparent"))) is not None:
+            trigger = {**(trigger or MANUAL), TRACEPARENT: trace}
         if (user := options.get("user")) is not None:
             trigger = {**(trigger or MANUAL), "by": check_text(user, "A user's name")}
         check_text(definition, "A definition's name")
@@ -319,9 +318,9 @@ class Starter:
 
     def event(
         self, type: str, payload: Any, key: str | None, once: bool,
-        idempotency_key: str | None = None,
+        idempotency_key: str | None = None, traceparent: str | None = None,
     ) -> EmitEvent:  # fmt: skip
-        """An event of the workspace."""
+        """An event of the workspace; `traceparent` is the trace of whoever emits it."""
         return EmitEvent(
             id=self._ids.new(),
             workspace_id=self._workspace_id,
@@ -331,6 +330,7 @@ class Starter:
             key=None if key is None else check_text(key, "An event's key"),
             once=once,
             idempotency_key=_checked(idempotency_key),
+            traceparent=_written(traceparent),
         )
 
     def signal(
@@ -354,6 +354,12 @@ def without_starter(trigger: Any) -> Any:
     if not isinstance(trigger, dict):
         return trigger
     return {name: value for name, value in trigger.items() if name != "by"}
+
+
+def _written(traceparent: str | None) -> str | None:
+    """A `traceparent` as it is kept; one that is malformed counts as none."""
+    trace = read_traceparent(traceparent)
+    return None if trace is None or trace.span_id is None else trace.at(trace.span_id)
 
 
 def _checked(idempotency_key: str | None) -> str | None:

@@ -221,6 +221,8 @@ class EmitEvent(msgspec.Struct, gc=False):
     held: Held | None = None
     # Another one of its type with this is the same, sent again.
     idempotency_key: str | None = None
+    # The trace of whoever emitted it.
+    traceparent: str | None = None
 
     @property
     def once_key(self) -> str | None:

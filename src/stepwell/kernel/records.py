@@ -231,3 +231,5 @@ class EventRecord(msgspec.Struct, frozen=True):
     key: str | None
     payload: Any
     created_at: int
+    # The trace of whoever emitted it; the runs that it starts join it.
+    traceparent: str | None = None

@@ -15,7 +15,7 @@ from stepwell.stores.statements import Statement, Statements, as_json
 
 _FIELDS = TriggerRecord.__struct_fields__
 _TRIGGER = ", ".join(_FIELDS)
-_EVENT = "id, type, key, payload, created_at"
+_EVENT = "id, type, key, payload, created_at, traceparent"
 _REFUSAL = "id, trigger_id, code, message, refused_at, count"
 # What people change of a record; when it fired last is for those to write who fire it.
 _EDITED = [name for name in _FIELDS if name not in ("id", "last_fired_at", "last_run_id")]
@@ -250,5 +250,5 @@ def _trigger(row: Sequence[Any]) -> TriggerRecord:
 
 
 def _event(row: Sequence[Any]) -> EventRecord:
-    event_id, type_, key, payload, created_at = row
-    return EventRecord(event_id, type_, key, msgspec.json.decode(payload), created_at)
+    event_id, type_, key, payload, *rest = row
+    return EventRecord(event_id, type_, key, msgspec.json.decode(payload), *rest)

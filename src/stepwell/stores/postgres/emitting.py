@@ -54,20 +54,22 @@ def places_of(changes: Sequence[EmitEvent]) -> Places:
 
 def insert(first: int) -> str:
     """SQL that writes events, of which the first column is this parameter: those that are new."""
-    types = [*["text"] * 6, "bigint"]
+    types = [*["text"] * 6, "bigint", "text"]
     columns = ", ".join(f"${number}::{type_}[]" for number, type_ in enumerate(types, first))
     return f"""INSERT INTO events (id, workspace_id, type, key, once_key, payload, created_at,
-                   pending)
+                   traceparent, pending)
                SELECT *, (SELECT nextval('events_places') FROM triggers t
                           WHERE t.workspace_id = g.workspace_id AND t.event = g.type LIMIT 1)
-               FROM unnest({columns}) AS g (id, workspace_id, type, key, once_key, payload, at)
+               FROM unnest({columns}) AS g (id, workspace_id, type, key, once_key, payload, at,
+                   traceparent)
                ON CONFLICT DO NOTHING RETURNING id, pending"""
 
 
 def columns_of(changes: Sequence[EmitEvent]) -> list[tuple[str | int | None, ...]]:
     """Events as the columns that are written."""
     rows = [
-        (c.id, c.workspace_id, c.type, c.key, c.once_key, c.payload, c.created_at) for c in changes
+        (c.id, c.workspace_id, c.type, c.key, c.once_key, c.payload, c.created_at, c.traceparent)
+        for c in changes
     ]
     return list(zip(*rows, strict=True))
 

@@ -36,11 +36,11 @@ _NEVER = "9223372036854775807"
 
 # What is left: $1 to $4 are the worker that asks, as in a claim, and $5 how many runs it has room
 # for; $6 the names of the events; $7 to $10 where their waits are filed, $11 and $12 the waits that
-# were seen there, $13 to $19 the events, $20 to $22 which wait (a run and a key) matches which of
+# were seen there, $13 to $20 the events, $21 to $23 which wait (a run and a key) matches which of
 # them. Each row begins with what it is. There is none if others wait by now.
 _FUNCTION = f"""CREATE FUNCTION pg_temp.emit(
     text, bigint, text, text[], integer, text[], integer[], text[], text[], text[], text[], text[],
-    text[], text[], text[], text[], text[], text[], bigint[], text[], text[], integer[]
+    text[], text[], text[], text[], text[], text[], bigint[], text[], text[], text[], integer[]
 ) RETURNS SETOF json LANGUAGE plpgsql AS $body$
 DECLARE
     new_ids text[];
@@ -54,7 +54,7 @@ BEGIN
                WHERE (f.run_id, f.key) NOT IN (SELECT * FROM unnest($11, $12))) THEN
         RETURN;
     END IF;
-    PERFORM FROM runs WHERE id = ANY($20) ORDER BY id FOR NO KEY UPDATE;
+    PERFORM FROM runs WHERE id = ANY($21) ORDER BY id FOR NO KEY UPDATE;
 
     WITH new AS ({emitting.insert(13)})
     SELECT coalesce(array_agg(new.id), '{{}}') FROM new INTO new_ids;
@@ -63,7 +63,7 @@ BEGIN
         -- Of several events, the first that is new.
         SELECT DISTINCT ON (m.run_id, m.key) m.run_id, m.key, ($18)[m.number] AS result,
             ($19)[m.number] AS ended_at
-        FROM unnest($20, $21, $22) AS m (run_id, key, number)
+        FROM unnest($21, $22, $23) AS m (run_id, key, number)
         WHERE ($13)[m.number] = ANY(new_ids) ORDER BY m.run_id, m.key, m.number
     ), ended AS ({END_GIVEN}), woken AS (
         SELECT run_id, min(ended_at) AS ended_at FROM ended GROUP BY run_id
@@ -112,7 +112,7 @@ BEGIN
 END
 $body$"""
 
-_EMIT = f"SELECT * FROM pg_temp.emit({', '.join(f'${number}' for number in range(1, 23))})"
+_EMIT = f"SELECT * FROM pg_temp.emit({', '.join(f'${number}' for number in range(1, 24))})"
 
 
 async def emit_alone(

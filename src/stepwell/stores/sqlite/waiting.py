@@ -236,13 +236,13 @@ def emit_events(db: apsw.Connection, found: list[tuple[int, EmitEvent]], done: C
         row = one(
             db,
             f"""INSERT OR IGNORE INTO events (id, workspace_id, type, key, once_key, payload,
-                                             created_at, pending)
-               SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, CASE WHEN EXISTS (
+                                             created_at, traceparent, pending)
+               SELECT ?1, ?2, ?3, ?4, ?5, ?6, ?7, ?8, CASE WHEN EXISTS (
                    SELECT 1 FROM triggers WHERE workspace_id = ?2 AND event = ?3)
                    THEN {LAST_PLACE.format(workspace="?2")} + 1 END
                RETURNING pending""",
             change.id, change.workspace_id, change.type, change.key, change.once_key,
-            change.payload, change.created_at,
+            change.payload, change.created_at, change.traceparent,
         )  # fmt: skip
         done.outcomes[index] = row is not None
         if row is None:

@@ -8,12 +8,12 @@ from typing import Any
 from msgspec.structs import replace
 
 from stepwell.errors import Overtaken
-from stepwell.kernel.changes import EmitEvent
+from stepwell.kernel.changes import EmitEvent, Held
 from stepwell.kernel.clock import SECOND
 from stepwell.kernel.records import Firing, RefusalRecord, TriggerRecord
 from stepwell.store import Store
 from stepwell.testing.conformance.check import check
-from stepwell.testing.samples import WORKSPACE, commit, start
+from stepwell.testing.samples import WORKSPACE, claim, commit, enlist, start
 
 
 def trigger(store: Store, name: str, **fields: Any) -> TriggerRecord:
@@ -143,6 +143,22 @@ async def an_event_is_pending_for_those_that_listened_when_it_came(store: Store)
     ((place, _),) = await store.triggers.pending_events(WORKSPACE, 10)
     places_now = [each.place for each in await store.triggers.listening(WORKSPACE, ["news"])]
     assert all(each is not None and each < place for each in places_now)
+
+
+@check
+async def an_event_keeps_the_trace_of_whoever_emitted_it(store: Store) -> None:
+    await store.triggers.put(WORKSPACE, trigger(store, "a", event="news"))
+    await commit(store, start(store, "r1"))
+    await enlist(store, "w1")
+    (run,) = (await claim(store, "w1")).runs
+    events = [event(store, f"e{number}") for number in range(3)]
+    events[1].traceparent = events[2].traceparent = "00-1-2-01"
+    await commit(store, *events[:2])
+    events[2].held = Held(run.id, "w1", run.fence)
+    await commit(store, events[2])
+    pending = [each for _, each in await store.triggers.pending_events(WORKSPACE, 10)]
+    assert [each.traceparent for each in pending] == [None, "00-1-2-01", "00-1-2-01"]
+    assert await store.triggers.events(WORKSPACE, None, None, 10) == pending[::-1]
 
 
 @check
