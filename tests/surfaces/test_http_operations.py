@@ -8,6 +8,8 @@ from urllib.parse import quote
 import msgspec
 import pytest
 
+from stepwell.api.headers import COMPONENTS
+from stepwell.api.openapi import openapi_document
 from stepwell.catalog import operations
 from stepwell.operation import HEADERS, Operation
 from tests.surfaces.scenario import Recorder, walk, walk_access
@@ -29,11 +31,20 @@ async def asked(server: Served, operation: Operation, arguments: dict[str, Any])
             query[name] = ",".join(value) if isinstance(value, list) else value
         else:
             body[name] = value
-    sent = None if operation.method in ("GET", "DELETE") else body
-    answer = await server.ask(operation.method, f"/api{path}", sent, headers=headers, params=query)
+    given = None if operation.method in ("GET", "DELETE") else body
+    answer = await server.ask(operation.method, f"/api{path}", given, headers=headers, params=query)
     assert answer.is_success, (operation.name, answer.text)
     assert answer.status_code in (operation.status, 200, 204)
-    return answer.json() if answer.content else None
+    item = openapi_document()["paths"][f"/api{operation.path}"][operation.method.lower()]
+    documented = item["responses"][str(answer.status_code)]["headers"].keys()
+    found = answer.json() if answer.content else None
+    # What is only sent to those who prefer something; and what is not valid has no hash.
+    missing = set() if "wait" in arguments else {"Preference-Applied"}
+    if operation.name == "definitions.validate":
+        missing.add("ETag")
+    sent = {name for name in COMPONENTS if name in answer.headers}
+    assert sent == documented - missing, operation.name
+    return found
 
 
 async def test_every_operation_answers_what_it_returns(store_url: str) -> None:

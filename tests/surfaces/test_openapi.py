@@ -18,7 +18,7 @@ from stepwell import errors, workflow
 from stepwell.api.examples import recorded
 from stepwell.api.openapi import openapi, openapi_document
 from stepwell.api.pages import pages
-from stepwell.api.problems import STATUSES, status_of
+from stepwell.api.problems import MEDIA_TYPE, STATUSES, status_of
 from stepwell.catalog import operations
 from stepwell.errors import StepwellError
 from stepwell.operation import TIDY_UP
@@ -108,9 +108,31 @@ async def test_only_what_can_happen_is_documented() -> None:
             assert not statuses & {"413", "415"}, (method, path)
         assert "405" not in statuses
     for operation in operations().values():
-        looked_up = any(status_of(error) == 404 for error in operation.raises)
+        looked_up = [error.code for error in operation.raises if status_of(error) == 404]
         found = document["paths"][f"/api{operation.path}"][operation.method.lower()]
-        assert ("404" in found["responses"]) is looked_up, operation.name
+        examples = resolved(document, found["responses"]["404"])["content"][MEDIA_TYPE]["examples"]
+        assert examples.keys() == {*looked_up, "workspace_not_found"}, operation.name
+
+
+async def test_every_answer_is_documented_with_its_headers(tmp_path: Path) -> None:
+    document = openapi_document()
+    for path, method, each in every_item(document):
+        for status, response in each["responses"].items():
+            headers = resolved(document, response)["headers"]
+            assert "X-Request-Id" in headers, (method, path)
+            assert ("WWW-Authenticate" in headers) is (status == "401" and path != "/"), path
+            assert ("Retry-After" in headers) is (status in ("429", "503")), path
+            assert ("Location" in headers) >= (status == "303"), path
+        if each.get("security") != [] and path.startswith("/api/") and path != "/api/logout":
+            assert "Stepwell-Workspace" in [p["name"] for p in each["parameters"]], path
+    async with served(f"sqlite:///{tmp_path}/stepwell.db", worker=False) as server:
+        shown = (await server.ask("GET", "/metrics")).text
+        example = document["paths"]["/metrics"]["get"]["responses"]["200"]["content"]["text/plain"]
+        assert example["examples"]["example"]["value"].splitlines()[0] in shown
+        named = {"Stepwell-Workspace": "elsewhere"}
+        for path in ("/api/runs", "/metrics", "/api/runs/none/events"):
+            answer = await server.ask("GET", path, headers=named)
+            assert answer.json()["code"] == "workspace_not_found", path
 
 
 async def test_every_operation_is_documented_with_what_it_refuses() -> None:
@@ -241,7 +263,10 @@ def _with_examples(document: dict[str, Any], values: dict[str, str]) -> dict[str
     document["components"]["securitySchemes"].pop("session")
     for path, item in document["paths"].items():
         for each in item.values():
-            for parameter in each.get("parameters", ()):
+            # And so would made-up workspaces.
+            given = [p for p in each.get("parameters", ()) if p["name"] != "Stepwell-Workspace"]
+            each["parameters"] = given
+            for parameter in given:
                 if parameter["in"] == "path" and parameter["name"] in values:
                     parameter["example"] = values[parameter["name"]]
                     if path.startswith("/api/secrets"):

@@ -111,13 +111,13 @@ def _place_of(operation: Operation, result: Any) -> str | None:
     run_id = getattr(result, "run_id", None)
     found = run_id or getattr(result, "id", None) or getattr(result, "name", None)
     place = "runs" if run_id else noun
-    if found is None or place not in _found_by_id():
+    if found is None or place not in found_by_id():
         return None
     return f"/api/{place}/{quote(found, safe='')}"
 
 
 @cache
-def _found_by_id() -> frozenset[str]:
+def found_by_id() -> frozenset[str]:
     """Nouns of which one can be asked for by what it is called."""
     parts = [each.path.split("/") for each in operations().values() if each.method == "GET"]
     return frozenset(noun for _, noun, *rest in parts if len(rest) == 1 and rest[0].startswith("{"))

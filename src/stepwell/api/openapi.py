@@ -10,6 +10,7 @@ from typing import Any, get_args, get_origin
 import msgspec
 
 from stepwell.api.examples import PARAMETERS, recorded
+from stepwell.api.headers import COMPONENTS, WORKSPACE, of_answer
 from stepwell.api.other_paths import SECURITY, TAGS, other_paths
 from stepwell.api.problems import ProblemDetails
 from stepwell.api.refusals import BODIES, Refusals
@@ -25,8 +26,8 @@ _ABOUT = """Durable workflows for people and agents.
 
 Every answer that is no success is a problem (RFC 9457) with a stable `code`. Lists are `{"items": \
 […]}`, long ones with a `next_cursor`. Times are ISO 8601 in UTC. A method that a path does not \
-take is answered with 405. With a session, `Stepwell-Workspace` may name the workspace: 404 if it \
-is none of yours, or not that of the token."""
+take is answered with 405, and `Allow` says which it does. With a session, `Stepwell-Workspace` \
+may name the workspace: 404 if it is none of yours, or not that of the token."""
 
 
 @cache
@@ -60,6 +61,7 @@ def openapi_document() -> dict[str, Any]:
         "components": {
             "schemas": schemas.components,
             "responses": refusals.components,
+            "headers": COMPONENTS,
             "securitySchemes": SECURITY,
         },
     }
@@ -151,7 +153,8 @@ def _operation(
             _parameter(operation, each, names.get("{" + each.name + "}"), schemas)
             for each in given
             if each not in fields
-        ],
+        ]
+        + [WORKSPACE],
         "responses": {**_answers(operation, schemas), **refusals.of(operation)},
     }
     if operation.method in BODIES:
@@ -201,9 +204,9 @@ def _not_null(schema: dict[str, Any]) -> dict[str, Any]:
 
 
 def _answers(operation: Operation, schemas: Schemas) -> dict[str, Any]:
-    content = _content(operation, schemas)
+    content, headers = _content(operation, schemas), of_answer(operation)
     return {
-        str(status): {"description": operation.summary, **content}
+        str(status): {"description": operation.summary, "headers": headers, **content}
         for status in sorted(_successes(operation))
     }
 

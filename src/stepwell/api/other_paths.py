@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from stepwell.api.refusals import ADMITTED, ANY, NAMED, SENT, Errors, Refusals
+from stepwell.api.headers import WORKSPACE, named
+from stepwell.api.refusals import ADMITTED, ANY, INSIDE, NAMED, SENT, Errors, Refusals
 from stepwell.errors import (
     BodyInvalid,
     BodyTooLarge,
@@ -124,9 +125,18 @@ def _item(
     return {
         "operationId": operation_id,
         "summary": summary,
-        "responses": {**answers, **refused},
+        "responses": {**{status: _headed(answers[status]) for status in answers}, **refused},
         **more,
     }
+
+
+def _headed(answer: dict[str, Any]) -> dict[str, Any]:
+    return {**answer, "headers": {**named(), **answer.get("headers", {})}}
+
+
+def _elsewhere(said: str) -> dict[str, Any]:
+    """The answer that leads to another place."""
+    return {"description": said, "headers": named("Location")}
 
 
 def _answer(said: str, media_type: str, schema: Any, example: Any) -> dict[str, Any]:
@@ -152,11 +162,12 @@ def _health(name: str, said: str, errors: Errors, refusals: Refusals) -> dict[st
 
 
 def _metrics(refusals: Refusals) -> dict[str, Any]:
-    text = "# TYPE stepwell_runs_started_total counter\nstepwell_runs_started_total 7.0\n"
+    name = "workflow_runs_started_total"
+    text = f'# TYPE {name} counter\n{name}{{workflow="hello"}} 7.0\n'
     answers = {"200": _answer("Metrics.", "text/plain", {"type": "string"}, text)}
-    refused = refusals.by_status((*ADMITTED, PermissionDenied))
+    refused = refusals.by_status((*INSIDE, PermissionDenied))
     said = "Metrics in the text format of Prometheus."
-    return _item("health.metrics", said, answers, refused, tags=["health"])
+    return _item("health.metrics", said, answers, refused, tags=["health"], parameters=[WORKSPACE])
 
 
 def _itself(refusals: Refusals) -> dict[str, Any]:
@@ -186,7 +197,7 @@ def _logout(refusals: Refusals) -> dict[str, Any]:
 
 def _link(refusals: Refusals) -> dict[str, Any]:
     said = "Log in with a link, which works once: the answer sets a cookie."
-    answers = {"303": {"description": "Logged in; the page to go on with is `/`."}}
+    answers = {"303": _elsewhere("Logged in; the page to go on with is `/`.")}
     return _item(
         "sessions.link", said, answers, refusals.by_status(ADMITTED), tags=["sessions"],
         security=[], parameters=[_in_path("link", "What the link ends with.", "J8r0…")],
@@ -196,7 +207,7 @@ def _link(refusals: Refusals) -> dict[str, Any]:
 def _to_provider(refusals: Refusals) -> dict[str, Any]:
     return _item(
         "sessions.provider", "Go to the provider to log in there, if this server has one.",
-        {"303": {"description": "Where the provider is."}},
+        {"303": _elsewhere("Where the provider is.")},
         refusals.by_status((*NAMED, RouteNotFound, ProviderUnavailable)),
         tags=["sessions"], security=[],
     )  # fmt: skip
@@ -206,7 +217,7 @@ def _from_provider(refusals: Refusals) -> dict[str, Any]:
     given = {"state": "kX2f…", "code": "SplxlOBe…", "error": "access_denied"}
     return _item(
         "sessions.returned", "Come back from the provider: the answer sets a cookie.",
-        {"303": {"description": "Logged in; the page to go on with is `/`."}},
+        {"303": _elsewhere("Logged in; the page to go on with is `/`.")},
         refusals.by_status((*ADMITTED, PermissionDenied, RouteNotFound, ProviderUnavailable)),
         tags=["sessions"], security=[],
         parameters=[
@@ -233,9 +244,9 @@ def _events(refusals: Refusals) -> dict[str, Any]:
             "200": _answer(said, "text/event-stream", _EVENT, event),
             "204": {"description": "`Last-Event-ID` names the last event; nothing follows."},
         },
-        refusals.by_status((*ADMITTED, PermissionDenied, RunNotFound, InvalidInput)),
+        refusals.by_status((*INSIDE, PermissionDenied, RunNotFound, InvalidInput)),
         description="Goes on after the event whose id `Last-Event-ID` names.",
-        tags=["runs"], parameters=[_in_path("run_id", "The run's id.", _RUN), last],
+        tags=["runs"], parameters=[_in_path("run_id", "The run's id.", _RUN), last, WORKSPACE],
     )  # fmt: skip
 
 
@@ -260,14 +271,15 @@ def _mcp(refusals: Refusals) -> dict[str, Any]:
     taken = _answer("The answer.", "application/json", _RPC, answer)
     event = {"event": "message", "data": "{}"}
     taken["content"] |= _answer("", "text/event-stream", _MESSAGE, event)["content"]
-    refused = refusals.by_status((*ADMITTED, RouteNotFound))
+    refused = refusals.by_status((*INSIDE, RouteNotFound))
     for status in ("400", "406", "415"):  # a problem, an error of JSON-RPC, or a line of text
-        refused[status] = {"description": "The request is none that MCP has."}
+        refused[status] = _headed({"description": "The request is none that MCP has."})
     return _item(
         "agents.call", "The tools of agents: the Model Context Protocol, streamable HTTP.",
         {"200": taken, "202": {"description": "Taken, and there is nothing to answer."}}, refused,
         description="docs/mcp.md says what is offered. A request stands for itself: no sessions.",
-        tags=["agents"], requestBody={"required": True, "content": {"application/json": content}},
+        tags=["agents"], parameters=[WORKSPACE],
+        requestBody={"required": True, "content": {"application/json": content}},
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterable, Sequence
 from http import HTTPStatus
 from typing import Any
 
+from stepwell.api.headers import of_problem
 from stepwell.api.problems import MEDIA_TYPE, status_of
 from stepwell.errors import (
     BodyInvalid,
@@ -21,6 +22,7 @@ from stepwell.errors import (
     StepwellError,
     StoreUnavailable,
     Unauthenticated,
+    WorkspaceNotFound,
 )
 from stepwell.operation import Operation
 
@@ -41,6 +43,8 @@ ANY: Errors = (RequestInvalid, HeadersTooLarge, ServerFault)
 NAMED: Errors = (*ANY, HostUnknown)
 # What whoever has to say who they are may be answered with.
 ADMITTED: Errors = (*NAMED, Unauthenticated, RateLimited, StoreUnavailable)
+# What whoever has to be in a workspace may be answered with.
+INSIDE: Errors = (*ADMITTED, WorkspaceNotFound)
 # What whoever sends something may be answered with.
 SENT: Errors = (BodyInvalid, BodyTooLarge, BodyUnsupported)
 
@@ -56,7 +60,7 @@ class Refusals:
     def of(self, operation: Operation) -> dict[str, Any]:
         """Those of an operation: what it raises, and what its request can be wrong in."""
         # A query that nobody knows is refused everywhere, so a value can be wrong everywhere.
-        errors = (*operation.raises, *ADMITTED, PermissionDenied, InvalidInput)
+        errors = (*operation.raises, *INSIDE, PermissionDenied, InvalidInput)
         if operation.method != "GET":
             errors += (OriginRefused,)
         if operation.method in BODIES:
@@ -85,7 +89,8 @@ def _response(status: int, errors: Sequence[type[StepwellError]]) -> dict[str, A
     codes = ", ".join(f"`{each.code}`" for each in errors)
     examples = {each.code: {"value": _example(status, each)} for each in errors}
     content = {MEDIA_TYPE: {"schema": SCHEMA, "examples": examples}}
-    return {"description": f"A problem: {codes}.", "content": content}
+    headers = of_problem(status)
+    return {"description": f"A problem: {codes}.", "headers": headers, "content": content}
 
 
 def _example(status: int, error: type[StepwellError]) -> dict[str, Any]:
