@@ -16,6 +16,7 @@ from stepwell.errors import (
     Unauthenticated,
     UserExists,
     UserNotFound,
+    WorkspaceNotFound,
 )
 from stepwell.kernel.presenting import present
 from stepwell.testing.clock import FakeClock
@@ -72,9 +73,10 @@ async def test_an_owner_of_another_workspace_gets_no_way_to_log_in_as_somebody(
     async with world() as sw, world(workspace="other") as other:
         await join(sw, "ada", password=PASSWORD)
         eve = await join(other, "eve")
-        with pytest.raises(UserExists, match="password of their own"):
-            await call(other, eve, "users.create", name="ada", role="viewer", password=NEW)
-        invited = await call(other, eve, "users.create", name="ada", role="viewer")
+        for fields in ({}, {"password": NEW}):
+            with pytest.raises(UserExists, match="do not own"):
+                await call(other, eve, "users.create", name="ada", role="viewer", **fields)
+        invited = await call(other, LOCAL, "users.create", name="ada", role="viewer")
         assert invited.login is None
         for name in ("users.link", "users.sessions"):
             with pytest.raises(PermissionDenied, match="not yours"):
@@ -84,6 +86,45 @@ async def test_an_owner_of_another_workspace_gets_no_way_to_log_in_as_somebody(
         login = await keeper_of(sw).login("ada", PASSWORD, HERE)
         found = await keeper_of(sw).by_session(login.cookie, "other")
         assert (found.workspace_id, found.caller.permission) == ("other", "read")
+
+
+async def test_a_name_that_somebody_made_first_brings_them_into_no_other_workspace(
+    world: World,
+) -> None:
+    async with world(workspace="evil") as evil, world(workspace="bank") as bank:
+        mallory, owner = await join(evil, "mallory"), await join(bank, "bob")
+        ada = {"name": "ada@example.org"}
+        keeper = keeper_of(bank)
+        await call(evil, mallory, "users.create", **ada, role="owner", password=PASSWORD)
+        link = (await call(evil, mallory, "users.link", user_id=ada["name"])).link
+        with pytest.raises(UserExists, match="do not own"):
+            await call(bank, owner, "users.create", **ada, role="admin")
+        login = await keeper.login(ada["name"], PASSWORD, HERE)
+        with pytest.raises(WorkspaceNotFound):
+            await keeper.by_session(login.cookie, "bank")
+        await call(evil, mallory, "users.remove", user_id=ada["name"])
+        invited = await call(bank, owner, "users.create", **ada, role="admin")
+        for attempted in (
+            keeper.login(ada["name"], PASSWORD, HERE), keeper.login_with_link(link, HERE),
+            keeper.by_session(login.cookie),
+        ):  # fmt: skip
+            with pytest.raises(Unauthenticated):
+                await attempted
+        assert await keeper.login_with_link(invited.login.link, HERE)
+
+
+async def test_an_owner_takes_their_people_into_another_workspace_of_theirs(world: World) -> None:
+    async with world() as sw, world(workspace="team") as team:
+        ada = await join(sw, "ada")
+        await join(sw, "bob", "viewer", password=PASSWORD)
+        await call(sw, ada, "workspaces.create", id="team")
+        with pytest.raises(UserExists, match="password of their own"):
+            await call(team, ada, "users.create", name="bob", role="admin", password=NEW)
+        invited = await call(team, ada, "users.create", name="bob", role="admin")
+        assert invited.login is None
+        login = await keeper_of(sw).login("bob", PASSWORD, HERE)
+        found = await keeper_of(sw).by_session(login.cookie, "team")
+        assert found.caller.permission == "build"
 
 
 async def test_users_of_another_workspace_are_not_found(world: World) -> None:

@@ -38,7 +38,8 @@ def users() -> None:
 def create(name: str, role: str, password: str | None, store: str | None, as_json: bool) -> None:
     """Take somebody in: with a password, or by a link that logs them in once.
 
-    Who belongs to another workspace already keeps the password they have.
+    Who belongs to other workspaces of yours keeps the password they have. Who belongs to somebody
+    else's is refused: its owners may be able to log in as them.
 
     \b
     Examples:

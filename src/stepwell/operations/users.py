@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+from collections.abc import Sequence
 from typing import Annotated
 
 import msgspec
@@ -108,15 +109,18 @@ class Users(Noun):
         return [_info(*each) for each in await self._access.members(self._workspace.id)]
 
     @operation(
-        "POST /users", needs="own", status=201, raises=(UserExists, PasswordInvalid),
+        "POST /users", needs="own", status=201, caller={"caller": "itself"},
+        raises=(UserExists, PasswordInvalid),
         example={"name": "ada@example.org", "role": "member"},
     )  # fmt: skip
     async def create(
-        self, name: str, role: Role, password: Annotated[str | None, HIDDEN] = None
-    ) -> Invitation:
+        self, name: str, role: Role, password: Annotated[str | None, HIDDEN] = None, *,
+        caller: Caller,
+    ) -> Invitation:  # fmt: skip
         """Take somebody in: with a password, or by a link that logs them in once.
 
-        Who belongs to another workspace already keeps the password they have.
+        Who belongs to other workspaces of the caller's keeps the password they have. Who belongs to
+        somebody else's is refused: its owners may be able to log in as them.
         """
         name = user_name(name)
         hash = None if password is None else await hashed(password)
@@ -125,12 +129,18 @@ class Users(Noun):
             theirs = [] if known is None else await self._access.memberships(known.id)
             if self._workspace.id in [each.workspace_id for each in theirs]:
                 raise UserExists(f"{name!r} belongs to the workspace already.", name=name)
+            if not await self._may_act(caller, theirs):
+                raise UserExists(
+                    f"There is a user {name!r} in a workspace that you do not own, and its owners "
+                    "may be able to log in as them. Choose another name.",
+                    name=name,
+                )
             if theirs and hash is not None:
                 raise UserExists(
                     f"There is a user {name!r} with a password of their own; leave it out.",
                     name=name,
                 )
-            user = self._new(name, hash) if known is None else _returning(known, hash)
+            user = self._new(name, hash) if known is None else _joining(known, bool(theirs), hash)
             login = None if theirs or hash is not None else self._new_link()
             member = MemberRecord(self._workspace.id, user.id, role, self._clock.now())
             try:
@@ -274,16 +284,22 @@ class Users(Noun):
             raise PermissionDenied(
                 "Only an owner does this for others, or without having logged in.", needs="own"
             )
-        if caller.user_id is None:
-            return
-        own = await self._access.memberships(caller.user_id)
-        if caller.token_id is not None:  # it is one of this workspace only
-            own = [each for each in own if each.workspace_id == self._workspace.id]
-        if not may_act_for(own, await self._access.memberships(user.id)):
+        # A token is one of this workspace only.
+        here = None if caller.token_id is None else self._workspace.id
+        if not await self._may_act(caller, await self._access.memberships(user.id), here):
             raise PermissionDenied(
                 f"{user.name!r} also belongs to workspaces that are not yours to decide about.",
                 needs="own",
             )
+
+    async def _may_act(
+        self, caller: Caller, theirs: Sequence[MemberRecord], only: str | None = None
+    ) -> bool:
+        """Whether the caller owns all of somebody's workspaces; with `only`, by that one alone."""
+        if caller.user_id is None:  # has the store itself
+            return True
+        own = await self._access.memberships(caller.user_id)
+        return may_act_for([each for each in own if only in (None, each.workspace_id)], theirs)
 
     def _new(self, name: str, hash: str | None) -> UserRecord:
         return UserRecord(self._workspace.ids.new(), name, hash, self._clock.now())
@@ -292,11 +308,13 @@ class Users(Noun):
         return LoginLink(new_secret(), self._clock.now() + LINK_TIME)
 
 
-def _returning(user: UserRecord, hash: str | None) -> UserRecord:
-    """Somebody whom the store knows, once they belong to one more workspace."""
-    return replace(
-        user, password_hash=hash or user.password_hash, disabled_at=None, serial=user.serial + 1
-    )
+def _joining(user: UserRecord, elsewhere: bool, hash: str | None) -> UserRecord:
+    """Somebody whom the store knows, once they belong to one more workspace.
+
+    Who belonged to none comes anew: whoever had them before may know their password.
+    """
+    kept = user.password_hash if elsewhere else hash
+    return replace(user, password_hash=kept, disabled_at=None, serial=user.serial + 1)
 
 
 def _stored(login: LoginLink | None, user_id: str) -> LinkRecord | None:
