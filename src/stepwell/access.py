@@ -66,6 +66,10 @@ class Access(Protocol):
         """Write a user as they will be, with the serial they will have."""
         ...
 
+    async def change_password(self, user: UserRecord, now: int, but: str | None = None) -> None:
+        """The same, and end their sessions but that one, and links that were not used."""
+        ...
+
     async def members(self, workspace_id: str) -> list[tuple[UserRecord, MemberRecord]]:
         """Who belongs to a workspace, by name."""
         ...
@@ -122,8 +126,11 @@ class Access(Protocol):
         """Sessions of a user that have not ended, the newest first."""
         ...
 
-    async def add_session(self, session: SessionRecord) -> None:
-        """Log somebody in; sessions and links whose time is long up are forgotten along."""
+    async def add_session(self, session: SessionRecord, serial: int) -> None:
+        """Log a user in who still has that serial: the password they came by is theirs, say.
+
+        Sessions and links whose time is long up are forgotten along.
+        """
         ...
 
     async def end_sessions(
@@ -132,12 +139,12 @@ class Access(Protocol):
         """End sessions of a user: all, only that one, or all but that one; whether any did."""
         ...
 
-    async def add_link(self, link: LinkRecord) -> None: ...
-
-    async def forget_links(self, user_id: str) -> None: ...
+    async def add_link(self, link: LinkRecord, serial: int) -> None:
+        """Let a link log a user in who still has that serial."""
+        ...
 
     async def use_link(self, hash: str, now: int) -> UserRecord | None:
-        """Whom a link logs in that was not used; it is from now on."""
+        """Whom a link logs in that was not used, as they were before; it is from now on."""
         ...
 
     async def write_audit(self, audit: AuditRecord) -> None: ...

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from argon2 import PasswordHasher
@@ -187,3 +188,28 @@ async def test_a_password_hashed_in_an_older_way_is_hashed_anew_by_a_login(doors
     assert found.serial == 3
     assert "m=65536,t=3" in str(found.password_hash)
     assert await doors.keeper.login("ada", PASSWORD, HERE)
+
+
+@pytest.mark.parametrize("way", ["password", "link"])
+async def test_a_login_under_way_does_not_outlive_a_new_password(
+    doors: Doors, clock: FakeClock, monkeypatch: pytest.MonkeyPatch, way: str
+) -> None:
+    ada = await doors.user("ada", password=PASSWORD)
+    link, read = await doors.keeper.new_link("ada"), doors.access.memberships
+
+    async def slowly(user_id: str) -> Any:
+        """The last look at who logs in; then their password is changed."""
+        found = await read(user_id)
+        changed = replace(ada, password_hash="another", serial=2)
+        await doors.access.change_password(changed, clock.now())
+        return found
+
+    monkeypatch.setattr(doors.access, "memberships", slowly)
+    keeper = doors.keeper
+    with pytest.raises(Unauthenticated):
+        await (
+            keeper.login_with_link(link, HERE)
+            if way == "link"
+            else keeper.login("ada", PASSWORD, HERE)
+        )
+    assert await doors.access.sessions(ada.id, clock.now()) == []

@@ -225,40 +225,47 @@ class Doorkeeper:
         here = account_key(name, network_of(address))
         await attempt(self._triggers, here, PER_ACCOUNT_FROM_ADDRESS, now)
         await attempt(self._triggers, account_key(name), PER_ACCOUNT, now)
-        user = await self._access.user_named(name)
-        verdict = await compared(password, None if user is None else user.password_hash)
-        if user is None or not verdict.right or not await self._belongs(user):
-            log.warning("A login from %s failed.", address)
-            raise Unauthenticated("The name or the password is wrong.")
-        if verdict.outdated:
-            anew = replace(user, password_hash=await hashed(password), serial=user.serial + 1)
-            with suppress(Overtaken):  # the next login will do it
-                await self._access.change_user(anew)
-        return await self._logged_in(user, way="password", address=address)
+        while True:
+            user = await self._access.user_named(name)
+            verdict = await compared(password, None if user is None else user.password_hash)
+            if user is None or not verdict.right or not await self._belongs(user):
+                log.warning("A login from %s failed.", address)
+                raise Unauthenticated("The name or the password is wrong.")
+            try:
+                if verdict.outdated:
+                    hash = await hashed(password)
+                    user = replace(user, password_hash=hash, serial=user.serial + 1)
+                    await self._access.change_user(user)
+                return await self._logged_in(user, way="password", address=address)
+            except Overtaken:  # perhaps the password is another one by now
+                continue
 
     async def login_with_link(self, text: str, address: str) -> Login:
         """Log in whom a link is for, once."""
         await self.count_login(address)
         user = await self._access.use_link(hash_of(text), self._clock.now())
-        if user is None or not await self._belongs(user):
-            raise Unauthenticated("The link was used already, or is too old. Ask for a new one.")
-        return await self._logged_in(user, way="link", address=address)
+        with suppress(Overtaken):  # what changed may have ended the link
+            if user is not None and await self._belongs(user):
+                return await self._logged_in(user, way="link", address=address)
+        raise Unauthenticated("The link was used already, or is too old. Ask for a new one.")
 
     async def login_as(self, name: str, address: str) -> Login:
         """Log in whom somebody else vouches for; `count_login` comes before they are asked."""
-        user = None
-        with suppress(InvalidName):
-            # Letters that only look like others are other letters to who vouches: not folded.
-            folded = user_name(name)
-            if name.isascii() or name == folded:
-                user = await self._access.user_named(folded)
-        if user is None or not await self._belongs(user):
-            log.warning("A login from %s failed: the provider's user is nobody's here.", address)
-            raise PermissionDenied(
-                "Nobody here has your e-mail address as a name, or they belong to no workspace. "
-                "Ask an owner of a workspace to add you by that address."
-            )
-        return await self._logged_in(user, way="oidc", address=address)
+        while True:
+            user = None
+            with suppress(InvalidName):
+                # Letters that only look like others are other letters to who vouches: not folded.
+                folded = user_name(name)
+                if name.isascii() or name == folded:
+                    user = await self._access.user_named(folded)
+            if user is None or not await self._belongs(user):
+                log.warning("A login from %s failed: the provider's user is nobody here.", address)
+                raise PermissionDenied(
+                    "Nobody here has your e-mail address as a name, or they belong to no "
+                    "workspace. Ask an owner of a workspace to add you by that address."
+                )
+            with suppress(Overtaken):
+                return await self._logged_in(user, way="oidc", address=address)
 
     async def count_login(self, address: str) -> None:
         """Count an attempt to log in from an address; raises RateLimited."""
@@ -270,10 +277,13 @@ class Doorkeeper:
         return _may_enter(Bearer(user, await self._access.memberships(user.id)))
 
     async def _logged_in(self, user: UserRecord, **about: str) -> Login:
-        """A session, and a row of it in the workspace that is theirs: others need not know."""
+        """A session, and a row of it in the workspace that is theirs: others need not know.
+
+        Raises Overtaken if the user was changed since they were read.
+        """
         now, cookie, session_id = self._clock.now(), new_secret(), self._ids.new()
         session = SessionRecord(hash_of(cookie), session_id, user.id, now, now + SESSION_TIME)
-        await self._access.add_session(session)
+        await self._access.add_session(session, user.serial)
         home = home_of(await self._access.memberships(user.id))
         await self._access.write_audit(
             AuditRecord(
@@ -285,12 +295,14 @@ class Doorkeeper:
 
     async def new_link(self, name: str) -> str:
         """A text that logs a user in once, within a day."""
-        user = await self._access.user_named(user_name(name))
-        if user is None:
-            raise UserNotFound(f"There is no user {name!r}.", name=name)
         text = new_secret()
-        await self._access.add_link(self._link(text, user.id))
-        return text
+        while True:
+            user = await self._access.user_named(user_name(name))
+            if user is None:
+                raise UserNotFound(f"There is no user {name!r}.", name=name)
+            with suppress(Overtaken):
+                await self._access.add_link(self._link(text, user.id), user.serial)
+                return text
 
     async def logout(self, cookie: str) -> None:
         """End the session, if it has not ended."""

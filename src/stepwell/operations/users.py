@@ -186,11 +186,16 @@ class Users(Noun):
     )  # fmt: skip
     async def link(self, user_id: UserRef, caller: Caller) -> LoginLink:
         """A link that logs somebody in once, for those who have lost their password."""
-        user, _, _ = await self._find(user_id, caller)
-        await self._check_acting(user, caller)
-        login = self._new_link()
-        await self._access.add_link(LinkRecord(hash_of(login.link), user.id, login.expires_at))
-        return login
+        while True:
+            user, _, _ = await self._find(user_id, caller)
+            await self._check_acting(user, caller)
+            login = self._new_link()
+            link = LinkRecord(hash_of(login.link), user.id, login.expires_at)
+            try:
+                await self._access.add_link(link, user.serial)
+            except Overtaken:
+                continue
+            return login
 
     @operation(
         "PUT /users/{user_id}/password", needs="read", personal=True, caller={"caller": "itself"},
@@ -217,14 +222,11 @@ class Users(Noun):
             else:
                 await self._check_acting(user, caller)
             hash = hash or await hashed(password)
+            changed = replace(user, password_hash=hash, serial=user.serial + 1)
             try:
-                await self._access.change_user(
-                    replace(user, password_hash=hash, serial=user.serial + 1)
-                )
+                await self._access.change_password(changed, self._clock.now(), caller.session_id)
             except Overtaken:
                 continue
-            await self._access.forget_links(user.id)
-            await self._access.end_sessions(user.id, self._clock.now(), but=caller.session_id)
             return
 
     @operation(

@@ -37,6 +37,13 @@ _NOT_LAST_OWNER = """(role <> 'owner' OR EXISTS (
     SELECT 1 FROM members o WHERE o.workspace_id = $1 AND o.user_id <> $2 AND o.role = 'owner'))"""
 
 
+# Those of the user $1: only $3 or all, but not $4.
+_END_SESSIONS = """UPDATE sessions SET revoked_at = $2
+    WHERE user_id = $1 AND revoked_at IS NULL AND expires_at > $2
+      AND (CAST($3 AS text) IS NULL OR id = $3)
+      AND (CAST($4 AS text) IS NULL OR id <> $4)"""
+
+
 def _of(table: str, record: type[msgspec.Struct]) -> str:
     return ", ".join(f"{table}.{name}" for name in record.__struct_fields__)
 
@@ -119,6 +126,14 @@ class SqlAccess:
 
     async def change_user(self, user: UserRecord) -> None:
         await self._take_away(_user_of(user))
+
+    async def change_password(self, user: UserRecord, now: int, but: str | None = None) -> None:
+        # At once: whoever logs in meanwhile has the serial of before, or the new password.
+        await self._take_away(
+            _user_of(user),
+            Statement(_END_SESSIONS, (user.id, now, None, but)),
+            Statement("DELETE FROM links WHERE user_id = $1", (user.id,)),
+        )
 
     async def members(self, workspace_id: str) -> list[tuple[UserRecord, MemberRecord]]:
         rows = await self._fetch(
@@ -231,11 +246,12 @@ class SqlAccess:
         )
         return [SessionRecord(*row) for row in rows]
 
-    async def add_session(self, session: SessionRecord) -> None:
+    async def add_session(self, session: SessionRecord, serial: int) -> None:
         add = f"INSERT INTO sessions ({_SESSION}) VALUES ($1, $2, $3, $4, $5, $6)"
         now = (session.created_at,)
         await self._amend(
             [
+                _as_seen(session.user_id, serial),
                 Statement(add, msgspec.structs.astuple(session)),
                 Statement("DELETE FROM sessions WHERE expires_at < $1", now),
                 Statement("DELETE FROM links WHERE expires_at < $1", now),
@@ -245,25 +261,17 @@ class SqlAccess:
     async def end_sessions(
         self, user_id: str, now: int, *, only: str | None = None, but: str | None = None
     ) -> bool:
-        end = """UPDATE sessions SET revoked_at = $2
-                 WHERE user_id = $1 AND revoked_at IS NULL AND expires_at > $2
-                   AND (CAST($3 AS text) IS NULL OR id = $3)
-                   AND (CAST($4 AS text) IS NULL OR id <> $4)"""
-        return await self._has_changed(end, user_id, now, only, but)
+        return await self._has_changed(_END_SESSIONS, user_id, now, only, but)
 
-    async def add_link(self, link: LinkRecord) -> None:
-        await self._amend([_link_of(link)])
-
-    async def forget_links(self, user_id: str) -> None:
-        await self._amend([Statement("DELETE FROM links WHERE user_id = $1", (user_id,))])
+    async def add_link(self, link: LinkRecord, serial: int) -> None:
+        await self._amend([_as_seen(link.user_id, serial), _link_of(link)])
 
     async def use_link(self, hash: str, now: int) -> UserRecord | None:
         use = """UPDATE links SET used_at = $2 WHERE hash = $1 AND used_at IS NULL
                  AND expires_at > $2"""
-        if not await self._has_changed(use, hash, now):
-            return None
-        rows = await self._fetch("SELECT user_id FROM links WHERE hash = $1", hash)
-        return await self.user(rows[0][0]) if rows else None
+        # Read before: with a serial from after it, nobody would see what was changed meanwhile.
+        user = await self._user("id = (SELECT l.user_id FROM links l WHERE l.hash = $1)", hash)
+        return user if user and await self._has_changed(use, hash, now) else None
 
     # -- audit ---------------------------------------------------------------------------
 
@@ -295,6 +303,12 @@ class SqlAccess:
 def _alone(workspace_id: str) -> Statement:
     """Whoever else changes the members of the workspace waits for this row, and then looks."""
     return Statement("UPDATE workspaces SET title = title WHERE id = $1", (workspace_id,))
+
+
+def _as_seen(user_id: str, serial: int) -> Statement:
+    """Whoever changes the user meanwhile waits for this row; who already has came first."""
+    sql = "UPDATE users SET serial = serial WHERE id = $1 AND serial = $2"
+    return Statement(sql, (user_id, serial), must=True)
 
 
 def _workspace_of(workspace: WorkspaceRecord) -> Statement:

@@ -146,8 +146,8 @@ async def who_is_removed_has_nothing_left(store: Store) -> None:
     assert bob is not None
     await access.add_member(MemberRecord("other", "bob", "viewer"), replace(bob, serial=2))
     await access.add_token(token(store, "t", "bob"))
-    await access.add_session(session(store, "s", "bob"))
-    await access.add_link(LinkRecord("l", "bob", now + 60))
+    await access.add_session(session(store, "s", "bob"), 2)
+    await access.add_link(LinkRecord("l", "bob", now + 60), 2)
     changes = access.changes
     await access.remove_member(WORKSPACE, "bob", now)
     assert access.changes > changes
@@ -199,7 +199,7 @@ async def a_session_comes_with_all_that_its_user_is(store: Store) -> None:
     ada = await user(store, "ada")
     await access.add_workspace(WorkspaceRecord("new", "New", now), "ada")
     for name, seconds in (("a", 60), ("b", 60), ("c", 60), ("old", -1)):
-        await access.add_session(session(store, name, "ada", seconds))
+        await access.add_session(session(store, name, "ada", seconds), ada.serial)
     found = await access.session("hash of a")
     assert found is not None
     assert found[0] == session(store, "a", "ada")
@@ -216,7 +216,7 @@ async def a_session_comes_with_all_that_its_user_is(store: Store) -> None:
     ended = await access.session("hash of a")
     assert ended is not None
     assert not is_live(ended[0], now)
-    await access.add_session(session(store, "d", "ada"))
+    await access.add_session(session(store, "d", "ada"), ada.serial)
     assert await access.session("hash of old") is None, "it is forgotten by the next login"
 
 
@@ -225,13 +225,42 @@ async def a_link_is_used_once_and_in_time(store: Store) -> None:
     access, now = store.access, store.clock.now()
     ada = await user(store, "ada")
     for name, at in (("good", now + 1), ("late", now), ("void", now + 1)):
-        await access.add_link(LinkRecord(name, "ada", at))
+        await access.add_link(LinkRecord(name, "ada", at), ada.serial)
     used = await asyncio.gather(*(access.use_link("good", now) for _ in range(5)))
     assert [each for each in used if each is not None] == [ada]
     assert await access.use_link("late", now) is None
     assert await access.use_link("none", now) is None
-    await access.forget_links("ada")
+    await access.change_password(replace(ada, password_hash="new", serial=2), now)
     assert await access.use_link("void", now) is None
+
+
+@check
+async def nobody_logs_in_as_who_was_changed_meanwhile(store: Store) -> None:
+    access, now = store.access, store.clock.now()
+    ada = await user(store, "ada")
+    for name in ("here", "there"):
+        await access.add_session(session(store, name, "ada"), ada.serial)
+    changed = replace(ada, password_hash="new", serial=2)
+    in_time = [
+        await refused(change)
+        for change in (
+            access.change_password(changed, now, "here"),
+            access.change_password(changed, now),
+            access.add_session(session(store, "late", "ada"), ada.serial),
+            access.add_link(LinkRecord("late", "ada", now + 60), ada.serial),
+            access.add_session(session(store, "new", "ada"), changed.serial),
+            access.add_link(LinkRecord("new", "ada", now + 60), changed.serial),
+        )
+    ]
+    assert in_time == [False, True, True, True, False, False]
+    assert [each.id for each in await access.sessions("ada", now)] == ["new", "here"]
+    assert await access.use_link("late", now) is None
+    assert await access.use_link("new", now) == changed
+    for number in range(20):
+        logging_in = access.add_session(session(store, f"{number}", "ada"), changed.serial)
+        changed = replace(changed, serial=changed.serial + 1)
+        await asyncio.gather(refused(logging_in), access.change_password(changed, now))
+        assert await access.sessions("ada", now) == [], "it came before, or not at all"
 
 
 @check
