@@ -136,6 +136,23 @@ async def test_a_stream_ends_with_the_access_of_whoever_reads_it(server: Served)
     assert "run.finished" not in [type for _, type, _ in await listening]
 
 
+async def test_a_stream_ends_with_its_token_while_its_address_is_limited(server: Served) -> None:
+    place = server.host.first
+    made = await server.ask("POST", "/api/tokens", {"name": "short", "permission": "read"})
+    server.tokens["viewer"] = made.json()["text"]
+    run = await place.start("patient")
+    listening = asyncio.create_task(events_of(server, run.id))
+    while not place._feed.listeners:
+        await asyncio.sleep(0)
+    assert (await server.ask("DELETE", f"/api/tokens/{made.json()['id']}")).status_code == 204
+    server.tokens["guess"], guessed = "guess", 401
+    while guessed != 429:
+        guessed = (await server.ask("GET", "/api/runs", role="guess")).status_code
+    await place.signal(run.id, "word", "go")
+    await place.result(run.id, timeout=30)
+    assert "run.finished" not in [type for _, type, _ in await listening]
+
+
 async def test_a_stream_ends_when_its_token_does(server: Served) -> None:
     wanted = {"name": "short", "permission": "read", "expires_in": 1}
     made = await server.ask("POST", "/api/tokens", wanted)

@@ -19,15 +19,20 @@ class Gatehouse:
         self._doorkeeper = doorkeeper
 
     async def admit(self, request: Request, workspace: str | None = None) -> Admission:
-        """Who it is and where they may act; raises Unauthenticated.
+        """Who it is and where they may act; raises Unauthenticated, or RateLimited.
 
         A session is for that workspace, or for the one that a header names; a token has its own,
         and is refused where a header names another.
         """
+        return await self._found(request, workspace, request.address)
+
+    async def _found(
+        self, request: Request, workspace: str | None, address: str | None
+    ) -> Admission:
         named = request.headers.get(WORKSPACE_HEADER)
         scheme, _, token = request.headers.get("authorization", "").partition(" ")
         if scheme.lower() == "bearer":
-            found = await self._doorkeeper.by_token(token.strip(), request.address)
+            found = await self._doorkeeper.by_token(token.strip(), address)
             if named not in (None, found.workspace_id):
                 raise WorkspaceNotFound(
                     f"This token is not for a workspace {show(named)}: leave the header "
@@ -40,12 +45,13 @@ class Gatehouse:
                 "Who are you? Send `Authorization: Bearer` with a token, or log in."
             )
         check_origin(request)
-        return await self._doorkeeper.by_session(session, workspace or named, request.address)
+        return await self._doorkeeper.by_session(session, workspace or named, address)
 
     async def readmits(self, request: Request, before: Admission) -> bool:
         """Whether somebody who was let in would be let in again, as who they were."""
         try:
-            now = await self.admit(request)
+            # Counted for no address: it is no attempt, and is refused for what it is.
+            now = await self._found(request, None, None)
         except (Unauthenticated, WorkspaceNotFound):
             return False
         except StepwellError:  # the store may be away; nobody is sent off for that
