@@ -9,7 +9,7 @@ signature and of its docstring.
 from __future__ import annotations
 
 import inspect
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from typing import (
@@ -190,9 +190,12 @@ class Operation:
     def returns(self) -> Any:
         return get_type_hints(self.function, include_extras=True).get("return")
 
-    def arguments(self, *where: Where) -> type[msgspec.Struct]:
+    def arguments(self, *where: Where, without: Collection[str] = ()) -> type[msgspec.Struct]:
         """A type for the parameters that come from there; for all of them unless said."""
-        found = [each for each in self.parameters.values() if not where or each.where in where]
+        found = [
+            each for each in self.parameters.values()
+            if (not where or each.where in where) and each.name not in without
+        ]  # fmt: skip
         return msgspec.defstruct(
             "".join(word.capitalize() for word in self.name.replace(".", "_").split("_")),
             [

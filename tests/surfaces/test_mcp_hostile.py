@@ -43,6 +43,7 @@ async def test_a_tool_that_there_is_not_is_refused_by_name(world: World, generat
         ("runs_list", {"since": "yesterday"}, "since"),
         ("gates_decide", {"gate_id": "x", "decision": "maybe"}, "decision"),
         ("gates_decide", {"gate_id": "x", "decision": "approve", "by": "root"}, "by"),
+        ("gates_decide", {"gate_id": "x", "decision": "approve", "token": "x.y"}, "token"),
         ("runs_start", {"ref": "say-hello", "user": "root"}, "user"),
         ("gt_mol_advance", {"run_id": ["x"]}, "run_id"),
         ("gt_mol_current", {"runid": "x"}, "runid"),

@@ -17,7 +17,12 @@ from stepwell.operation import Operation, Permission
 
 # What is about who may do what, their own passwords and tokens too: no matter of agents. With a
 # token of a gate one would decide in the place of those whom it asks.
-WITHHELD = frozenset({"users", "tokens", "workspaces", "audit", "gates.token", "gates.answer"})
+WITHHELD = frozenset(
+    {
+        "users", "tokens", "workspaces", "audit", "gates.token", "gates.answer",
+        "gates.decide.token",
+    }
+)  # fmt: skip
 # By the methods of HTTP that say so.
 _IDEMPOTENT = frozenset({"GET", "PUT", "DELETE"})
 
@@ -46,7 +51,8 @@ def tool_name(operation: str) -> str:
 
 
 def _offer(operation: Operation) -> Offer:
-    arguments = operation.arguments()
+    without = {each for each in operation.parameters if f"{operation.name}.{each}" in WITHHELD}
+    arguments = operation.arguments(without=without)
 
     async def call(seat: Seat, given: Mapping[str, Any]) -> Any:
         taken = msgspec.structs.asdict(read(given, arguments))

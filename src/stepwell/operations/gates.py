@@ -26,6 +26,12 @@ from stepwell.operation import Caller, Noun, Workspace, allows, operation
 
 TOKEN_BYTES = 32
 
+GateToken = Annotated[
+    str | None,
+    HIDDEN,
+    msgspec.Meta(description="A token of the gate: who has one need not be among its approvers."),
+]
+
 
 class Gates(Noun):
     """The gates of a workspace."""
@@ -79,14 +85,13 @@ class Gates(Noun):
     )  # fmt: skip
     async def decide(
         self, gate_id: str, decision: Decision, *, by: str, note: str = "",
-        roles: Collection[str] = (), token: Annotated[str | None, HIDDEN] = None,
-        seen_hash: str | None = None,
+        roles: Collection[str] = (), token: GateToken = None, seen_hash: str | None = None,
     ) -> GateRecord:  # fmt: skip
         """Approve or deny; the run goes on with it, or the gate waits for more people.
 
-        Whoever decides, or a role of theirs, has to be among the gate's approvers, unless they have
-        a `token`. `seen_hash` is the `subject_hash` of what they were shown. A server knows who
-        calls; elsewhere that is said.
+        Whoever decides, or a role of theirs, has to be among the gate's approvers. `seen_hash` is
+        the `subject_hash` of what they were shown. A server knows who calls; elsewhere that is
+        said.
         """
         while True:
             now = self._workspace.clock.now()
