@@ -183,7 +183,7 @@ class Operation:
         return [
             each.name
             for each in self.parameters.values()
-            if each.where == "body" and each.type is not Any and not is_hidden(each.type)
+            if each.type is not Any and not is_hidden(each.type)
         ]
 
     @cached_property

@@ -31,9 +31,8 @@ async def test_the_log_is_read_from_the_newest_on_in_pages(world: World) -> None
             subjects += [each.subject for each in page.items]
         assert subjects == ["definition-2", "definition-1", "definition-0"]
         assert (await call(other, LOCAL, "audit.list")).items == []
-        for cursor in ("nonsense", "\0"):
-            with pytest.raises(InvalidCursor):
-                await call(sw, ada, "audit.list", cursor=cursor)
+        with pytest.raises(InvalidCursor):
+            await call(sw, ada, "audit.list", cursor="nonsense")
 
 
 def test_every_parameter_that_is_a_secret_is_hidden() -> None:

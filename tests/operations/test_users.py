@@ -131,7 +131,7 @@ async def test_users_of_another_workspace_are_not_found(world: World) -> None:
     async with world() as sw, world(workspace="other") as other:
         ada = await join(sw, "ada")
         eve = await join(other, "eve")
-        for ref in (ada.user_id, "ada", "nobody", "\0"):
+        for ref in (ada.user_id, "ada", "nobody"):
             for name, fields in (
                 ("users.set_role", {"role": "viewer"}), ("users.remove", {}),
             ):  # fmt: skip

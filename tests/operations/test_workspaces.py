@@ -56,7 +56,7 @@ async def test_workspaces_of_others_are_not_found(world: World) -> None:
         ada = await join(sw, "ada")
         await join(other, "eve")
         assert [each.id for each in await call(sw, ada, "workspaces.list")] == ["default"]
-        for workspace_id in ("other", "none", "\0"):
+        for workspace_id in ("other", "none"):
             with pytest.raises(WorkspaceNotFound):
                 await call(sw, ada, "workspaces.get", workspace_id=workspace_id)
             with pytest.raises(WorkspaceNotFound):

@@ -162,6 +162,15 @@ async def test_a_form_that_is_not_the_one_shown_decides_nothing(
         assert (await server.host.first.gates.get(gate.id)).status == "open"
 
 
+async def test_a_page_of_an_id_that_none_can_be_is_refused_in_words(server: Served) -> None:
+    for method, path in [
+        ("GET", "/runs/%00"), ("GET", "/gates/%00"), ("POST", "/gates/a%00b/decide"),
+    ]:  # fmt: skip
+        answer = await server.ask(method, path, headers=FORM)
+        assert answer.status_code == 422, path
+        assert "NUL" in answer.text
+
+
 async def test_who_may_not_decide_is_shown_no_form_and_refused(server: Served) -> None:
     gate = await waiting(server, gated(approvers=["admin"]))
     for role, may in {"viewer": False, "member": False, "admin": True, "owner": True}.items():

@@ -64,6 +64,11 @@ async def test_arguments_of_other_kinds_are_refused_by_name(
     [
         ("gates_decide", {"gate_id": "x", "decision": "deny", "note": "\0"}, "note"),
         ("events_emit", {"type": "paid", "key": "\0"}, "key"),
+        ("gates_get", {"gate_id": "a\0b"}, "gate_id"),
+        ("gates_decide", {"gate_id": "a\0b", "decision": "deny"}, "gate_id"),
+        ("gates_list", {"run_id": "a\0b"}, "run_id"),
+        ("triggers_list", {"definition": "a\0b"}, "definition"),
+        ("secrets_delete", {"name": "a\0b"}, "name"),
     ],
 )
 async def test_a_text_with_a_nul_is_refused_by_name(
