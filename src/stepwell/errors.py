@@ -688,7 +688,7 @@ class HostUnknown(InvalidInput):
 
 
 class OriginRefused(StepwellError):
-    """A browser sent a session's cookie on behalf of another site."""
+    """A browser sent a session's cookie, or anything to `/mcp`, on behalf of another site."""
 
     code = "origin_refused"
 

@@ -158,6 +158,8 @@ async def test_a_session_acts_only_for_pages_of_the_server(server: Served) -> No
         ({"origin": "http://evil.example"}, 403),
         ({"origin": "null"}, 403),
         ({"origin": "http://["}, 403),
+        ({"origin": f"{own}/"}, 403),
+        ({"origin": own.replace("http", "ftp")}, 403),
         ({"sec-fetch-site": "cross-site"}, 403),
         ({}, 403),
     ]:

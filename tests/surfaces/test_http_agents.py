@@ -62,6 +62,20 @@ async def test_without_a_token_agents_are_refused(store_url: str) -> None:
         assert problem["request_id"] == answer.headers["x-request-id"]
 
 
+async def test_pages_of_other_sites_are_refused_whoever_they_come_as(store_url: str) -> None:
+    async with served(store_url, worker=False) as server:
+        server.tokens["guess"] = "guess"
+        ping = {"jsonrpc": "2.0", "id": 1, "method": "ping"}
+        for role in ("admin", "guess", None):
+            for origin in ("http://evil.example", "null", "http://127.0.0.1:1"):
+                headers = {"origin": origin}
+                answer = await server.ask("POST", "/mcp", ping, role=role, headers=headers)
+                assert (answer.status_code, answer.json()["code"]) == (403, "origin_refused")
+        own = {"origin": server.url, "accept": "application/json, text/event-stream"}
+        answer = await server.ask("POST", "/mcp", ping, role="admin", headers=own)
+        assert answer.status_code == 200
+
+
 async def test_a_request_that_is_no_call_is_refused_like_everywhere(store_url: str) -> None:
     async with served(store_url, worker=False) as server:
         answer = await server.ask("GET", "/mcp")

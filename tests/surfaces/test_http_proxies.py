@@ -60,6 +60,22 @@ async def test_a_trusted_proxy_is_believed(sqlite_url: str, proxies: list[str]) 
         assert "; Secure" not in await cookie(server, {})
 
 
+async def test_over_tls_a_session_acts_only_for_pages_that_came_over_it(sqlite_url: str) -> None:
+    async with served(sqlite_url, worker=False, proxies=["127.0.0.1/32"]) as server:
+        session = (await cookie(server, FORWARDED)).partition(";")[0]
+        server.http.cookies.clear()
+        for scheme, forwarded, status in [
+            ("https", "https", 202), ("http", "https", 403), ("http", "http", 202),
+        ]:  # fmt: skip
+            headers = {
+                "origin": server.url.replace("http", scheme), "cookie": session,
+                "x-forwarded-for": "198.51.100.7", "x-forwarded-proto": forwarded,
+            }  # fmt: skip
+            sent = {"type": "ping"}
+            answer = await server.ask("POST", "/api/events", sent, role=None, headers=headers)
+            assert answer.status_code == status, (scheme, forwarded)
+
+
 async def test_others_than_the_trusted_proxy_are_not_believed(sqlite_url: str) -> None:
     async with served(sqlite_url, worker=False, proxies=["192.0.2.0/24"]) as server:
         assert (await blocked(server))[-1]

@@ -9,6 +9,7 @@ from typing import Any
 
 from stepwell.api.exchange import Receive, Request, Scope, Send
 from stepwell.api.gatehouse import Gatehouse
+from stepwell.api.guard import check_no_other_site
 from stepwell.app.doorkeeper import Admission
 from stepwell.app.hosting import Host
 from stepwell.errors import MethodNotAllowed, RouteNotFound
@@ -29,6 +30,7 @@ class Agents:
 
     async def __call__(self, request: Request, receive: Receive, send: Send) -> None:
         # What is refused is refused here, with a problem like everywhere.
+        check_no_other_site(request)
         admission = await self._gatehouse.admit(request)
         if request.method != "POST":  # without sessions there is none to listen to, nor to end
             raise MethodNotAllowed(f"{PATH} takes POST, not {request.method}.", methods=["POST"])

@@ -271,7 +271,7 @@ def _mcp(refusals: Refusals) -> dict[str, Any]:
     taken = _answer("The answer.", "application/json", _RPC, answer)
     event = {"event": "message", "data": "{}"}
     taken["content"] |= _answer("", "text/event-stream", _MESSAGE, event)["content"]
-    refused = refusals.by_status((*INSIDE, RouteNotFound))
+    refused = refusals.by_status((*INSIDE, OriginRefused, RouteNotFound))
     for status in ("400", "406", "415"):  # a problem, an error of JSON-RPC, or a line of text
         refused[status] = _headed({"description": "The request is none that MCP has."})
     return _item(
