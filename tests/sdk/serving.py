@@ -6,6 +6,7 @@ import asyncio
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from pathlib import Path
 from typing import Any
 
 from stepwell import workflow
@@ -85,7 +86,7 @@ class Server:
 async def token_for(host: Host) -> str:
     """A token of an owner."""
     await host.doorkeeper.first_start()
-    token = await local_token(host, None)
+    token = await local_token(host, None, Path("sdk"))
     assert token is not None
     return token
 

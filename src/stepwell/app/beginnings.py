@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 from importlib.resources import files
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from stepwell.errors import Unauthenticated
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
     from stepwell.app.stepwell import Stepwell
 
 AUTHOR = "stepwell"
-# What the token is called that lies beside the store, before the name of the machine.
+# What the token is called that lies beside the store, before the names of machine and folder.
 LOCAL = "local"
 
 
@@ -29,15 +30,15 @@ async def publish_samples(stepwell: Stepwell) -> None:
 
 
 async def login_link(host: Host) -> str | None:
-    """A text that logs an owner of the first workspace in, once."""
+    """A text that logs the first owner of the first workspace in, once."""
     owner = await first_owner(host)
     return None if owner is None else await host.doorkeeper.new_link(owner.name)
 
 
-async def local_token(host: Host, known: str | None) -> str | None:
+async def local_token(host: Host, known: str | None, folder: Path) -> str | None:
     """The token that is known, if it still opens; else a new one of an owner's.
 
-    A new one takes the place of the one before on this machine: what was lost shall not open.
+    A new one takes the place of the one before in that folder: what was lost shall not open.
     """
     if known is not None:
         try:
@@ -49,7 +50,7 @@ async def local_token(host: Host, known: str | None) -> str | None:
     owner = await first_owner(host)
     if owner is None:
         return None
-    access, now, name = host.first.store.access, host.first.store.clock.now(), _name()
+    access, now, name = host.first.store.access, host.first.store.clock.now(), _name(folder)
     before = await access.tokens(host.first_id, owner.id)
     token_id = host.ids.new()
     text = new_token(token_id)
@@ -62,13 +63,15 @@ async def local_token(host: Host, known: str | None) -> str | None:
     return text
 
 
-def _name() -> str:
-    """What the token is called: servers on several machines each have one."""
-    return f"{LOCAL} {socket.gethostname()}"
+def _name(folder: Path) -> str:
+    """What the token is called: servers on several machines, or in several folders, have theirs."""
+    return f"{LOCAL} {socket.gethostname()} {folder.resolve()}"
 
 
 async def first_owner(host: Host) -> UserRecord | None:
-    """An owner of the first workspace."""
+    """The owner of the first workspace who has been there for longest."""
     found = await host.first.store.access.members(host.first_id)
-    owners = (user for user, member in found if member.role == "owner" and not user.disabled_at)
-    return next(owners, None)
+    owners = [each for each in found if each[1].role == "owner" and not each[0].disabled_at]
+    # Ids count up as well: of two who joined at once, the first.
+    first = min(owners, key=lambda each: (each[1].joined_at, each[0].id), default=None)
+    return None if first is None else first[0]

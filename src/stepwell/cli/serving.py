@@ -114,7 +114,7 @@ class _Serving:
 
         login = path = None
         if files is not None:
-            token = await local_token(host, files.token)
+            token = await local_token(host, files.token, files.token_path.parent)
             if token is not None:
                 path = str(files.token_path)
                 if token != files.token:
