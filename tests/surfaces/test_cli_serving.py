@@ -124,6 +124,15 @@ def test_a_server_for_others_prints_nothing_that_lets_anybody_in(tmp_path: Path)
         assert (told["login"], told["token_file"]) == (None, None)
 
 
+def test_a_server_whose_output_is_kept_prints_no_link(tmp_path: Path) -> None:
+    with serving(tmp_path, "--no-link") as (_, said):
+        assert not re.search(r"/login/(?!TEXT)", said)
+        assert "stepwell users link owner" in said
+        assert (tmp_path / ".stepwell" / "token").exists()
+    with serving(tmp_path, "--no-link", "--json") as (_, said):
+        assert json.loads(said)["login"] is None
+
+
 def test_a_server_that_is_stopped_lets_go_of_what_it_executes(tmp_path: Path) -> None:
     with serving(tmp_path, "--json") as (_, said):
         run = _start(tmp_path, json.loads(said)["url"], "ask-first")

@@ -44,6 +44,12 @@ def test_a_command_is_one_that_there_is(words: list[str]) -> None:
     command.make_context(name, rest, parent=context)
 
 
+def test_no_server_writes_a_link_into_what_is_kept() -> None:
+    for words in commands():
+        if words[0] == "serve":
+            assert "--no-link" in words or words[words.index("--host") + 1] == "0.0.0.0"
+
+
 def test_a_file_for_compose_starts_everything_a_cluster_needs() -> None:
     services = compose()["services"]
     assert services.keys() == {"db", "migrate", "server", "worker"}

@@ -36,6 +36,7 @@ LOOPBACK = frozenset({"localhost"})
 @click.argument("targets", metavar="[MODULE[:NAME]]...", nargs=-1)
 @click.option("--host", default="127.0.0.1", show_default=True, help="The address to listen at.")
 @click.option("--port", type=click.IntRange(0, 65535), default=8787, show_default=True)
+@click.option("--no-link", is_flag=True, help="Print no login link; the output may be kept.")
 @click.option("--no-worker", is_flag=True, help="Execute nothing; workers elsewhere do.")
 @click.option("--concurrency", type=int, default=100, show_default=True, help="Runs at a time.")
 @click.option(
@@ -44,8 +45,8 @@ LOOPBACK = frozenset({"localhost"})
 )  # fmt: skip
 @common
 def serve(
-    targets: tuple[str, ...], host: str, port: int, no_worker: bool, concurrency: int, grace: str,
-    store: str | None, as_json: bool,
+    targets: tuple[str, ...], host: str, port: int, no_link: bool, no_worker: bool,
+    concurrency: int, grace: str, store: str | None, as_json: bool,
 ) -> None:  # fmt: skip
     """Serve the API, and execute runs, until stopped by SIGTERM or Ctrl-C.
 
@@ -66,17 +67,20 @@ def serve(
     loaded = load_targets(targets)
     stopping = seconds(read_duration(grace), "--grace")
     work = {"concurrency": check_count(concurrency, "--concurrency"), "grace": stopping}
-    serving = _Serving(host, port, stopping, as_json)
+    serving = _Serving(host, port, stopping, not no_link, as_json)
     asyncio.run(serving.run(store_url(store), loaded, None if no_worker else work))
 
 
 class _Serving:
     """One server, from its first request to its last."""
 
-    def __init__(self, address: str, port: int, grace: float, as_json: bool) -> None:
+    def __init__(
+        self, address: str, port: int, grace: float, with_link: bool, as_json: bool
+    ) -> None:
         self._address = address
         self._port = port
         self._grace = grace
+        self._with_link = with_link
         self._as_json = as_json
 
     async def run(self, url: str, loaded: Any, work: dict[str, Any] | None) -> None:
@@ -119,7 +123,7 @@ class _Serving:
                 path = str(files.token_path)
                 if token != files.token:
                     files.keep_token(token)
-            link = await login_link(host)
+            link = await login_link(host) if self._with_link else None
             login = None if link is None else f"{base}/login/{link}"
         owner = await first_owner(host)
         if self._as_json:
