@@ -60,9 +60,10 @@ class Gates(Noun):
         caller={"caller": "itself"}, raises=(GateNotFound, GateClosed, NotAnApprover),
     )  # fmt: skip
     async def token(self, gate_id: str, caller: Caller | None = None) -> str:
-        """A new token, with which whoever has it can decide once; only its hash is kept.
+        """A new token, with which somebody can decide once who is no approver.
 
-        It is for those to give out who may decide about the gate themselves, and for owners.
+        They need the permission to decide as always. Only its hash is kept. It is for those to give
+        out who may decide about the gate themselves, and for owners.
         """
         # Begins with the gate, so that the token alone is enough to answer with.
         token = f"{gate_id}.{secrets.token_urlsafe(TOKEN_BYTES)}"
