@@ -129,8 +129,19 @@ class Following:
     def __init__(self, workspace: Workspace) -> None:
         self._workspace = workspace
 
-    async def of(self, definition: Definition) -> tuple[list[TriggerRecord], list[TriggerRecord]]:
-        """Triggers that are new or changed, and those that are to go."""
+    async def enabled(self, name: str) -> list[TriggerRecord]:
+        """The triggers of a definition that was disabled until now, if that changes them."""
+        found = await self._workspace.store.triggers.triggers(self._workspace.id, name)
+        anew = [(each, begun_anew(each, each, self._workspace)) for each in found]
+        return [after for before, after in anew if after != before]
+
+    async def of(
+        self, definition: Definition, *, anew: bool = False
+    ) -> tuple[list[TriggerRecord], list[TriggerRecord]]:
+        """Triggers that are new or changed, and those that are to go.
+
+        They begin `anew` if the definition was disabled until now.
+        """
         found = await self._workspace.store.triggers.triggers(self._workspace.id, definition.name)
         known = {each.name: each for each in found}
         now = self._workspace.clock.now()
@@ -145,11 +156,15 @@ class Following:
                     f"{definition.name}/{name}"
                 )
             after = self._written(definition, trigger, before, now)
+            if anew and before is not None:
+                after = begun_anew(after, before, self._workspace)
             if after != before:
                 changed.append(after)
         for each in found:
             if each.origin == "hand":
                 moved = self._changed(each, now, timezone=definition.timezone)
+                if anew:
+                    moved = begun_anew(moved, each, self._workspace)
                 if moved != each:
                     changed.append(moved)
         gone = [each for each in found if each.origin == "document" and each.name not in written]
@@ -205,6 +220,26 @@ def renewed(after: TriggerRecord, before: TriggerRecord, workspace: Workspace) -
     if anew or after.event != before.event:
         after = msgspec.structs.replace(after, place=None)
     return after
+
+
+def begun_anew(after: TriggerRecord, before: TriggerRecord, workspace: Workspace) -> TriggerRecord:
+    """The record of a trigger, which was `before`, when its definition is enabled again.
+
+    Nothing that has happened until now is made up for, whether a process was there or not.
+    """
+    if not after.active or (after.next_at is None and after.event is None):
+        return after
+    now = workspace.clock.now()
+    after = msgspec.structs.replace(
+        after, serial=before.serial + 1, updated_at=now, since=now, place=None, failures=0,
+        last_error=None,
+    )  # fmt: skip
+    if after.next_at is None:
+        return after
+    schedule = _schedule(after, workspace)
+    # Whoever can read it looks for its next time from here on.
+    next_at = max(after.next_at, now) if schedule is None else schedule.next_after(now)
+    return msgspec.structs.replace(after, next_at=next_at)
 
 
 def _tells(record: TriggerRecord) -> tuple[Any, ...]:

@@ -166,6 +166,8 @@ class Definitions(Drafts, Syncing, Noun):
     ) -> DefinitionRecord:
         """Allow runs of the definition to be started, or forbid it.
 
+        What its triggers miss while it is disabled is not made up for when it is enabled.
+
         `if_match` is its etag, or the hash of its current revision: Conflict if it has another one.
         """
         check_flag(enabled, "enabled")
@@ -179,9 +181,7 @@ class Definitions(Drafts, Syncing, Noun):
                     f"The definition {name!r} was changed meanwhile.",
                     changes=[], definition=name, etag=head.etag,
                 )  # fmt: skip
-            return await self._revising.amend(
-                Amendment(self._revising.changed(head, enabled=enabled))
-            )
+            return await self._revising.switch(head, enabled)
 
         return await self._revising.persist(attempt)
 

@@ -179,6 +179,11 @@ class Revising:
             head, serial=head.serial + 1, updated_at=self._workspace.clock.now(), **fields
         )
 
+    async def switch(self, head: DefinitionRecord, enabled: bool) -> DefinitionRecord:
+        """Enable a definition that is disabled, or the other way round."""
+        triggers = await self._following.enabled(head.name) if enabled else []
+        return await self.amend(Amendment(self.changed(head, enabled=enabled), triggers=triggers))
+
     def new(self, name: str, enabled: bool) -> DefinitionRecord:
         """A definition that is not there yet."""
         now = self._workspace.clock.now()
@@ -202,7 +207,7 @@ class Revising:
         )
         listed = await self._records.revisions(self._id, head.name)
         before = next((each for each in listed if each.hash == found.hash), None)
-        triggers, removed = await self._following.of(definition)
+        triggers, removed = await self._following.of(definition, anew=enabled and not head.enabled)
         if before is not None and head.hash == found.hash:
             change = Amendment(
                 after, draft=how.draft, document=found.text, revision=before,
