@@ -115,17 +115,21 @@ class TriggerType:
         """The config as its model; raises TriggerInvalid with all that is wrong."""
         problems = Problems()
         self.check(config, zone, "", problems)
-        if not problems.ok:
-            shown = " ".join(_said(each) for each in problems.found)
-            raise TriggerInvalid(
-                f"This {self.name} trigger cannot be. {shown}",
-                problems=[
-                    {"path": each.path, "code": each.code, "message": each.message,
-                     "hint": each.hint}
-                    for each in problems.found
-                ],
-            )  # fmt: skip
+        self.refuse(problems)
         return self.config.model_validate(config)
+
+    def refuse(self, problems: Problems) -> None:
+        """Raise TriggerInvalid with all that is wrong, if anything is."""
+        if problems.ok:
+            return
+        shown = " ".join(_said(each) for each in problems.found)
+        raise TriggerInvalid(
+            f"This {self.name} trigger cannot be. {shown}",
+            problems=[
+                {"path": each.path, "code": each.code, "message": each.message, "hint": each.hint}
+                for each in problems.found
+            ],
+        )
 
     def secrets_of(self, config: Mapping[str, Any]) -> Sequence[str]:
         """The names of secrets in a config that may be wrong."""

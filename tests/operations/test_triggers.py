@@ -157,3 +157,44 @@ async def test_a_time_that_has_passed_is_doubted_and_published(
         later = moment(clock.now()) + timedelta(hours=1)
         once["triggers"][0]["at"] = later.isoformat()
         assert (await sw.definitions.validate(once)).problems == []
+
+
+def suites(**properties: Any) -> dict[str, Any]:
+    """A definition whose inputs are these, all of them required."""
+    inputs = {"type": "object", "properties": properties, "required": list(properties)}
+    return {"name": "suites", "inputs": inputs, "nodes": hooks()["nodes"]}
+
+
+async def test_a_map_with_a_name_that_is_no_input_is_refused_by_hand_too(world: World) -> None:
+    async with world([]) as sw:
+        await sw.definitions.publish(suites(suite={"type": "string"}))
+        wrong = {"every": "1h", "map": {"siute": "x"}}
+        with pytest.raises(TriggerInvalid, match="Did you mean 'suite'") as found:
+            await sw.triggers.create("suites", "schedule", wrong)
+        (problem,) = found.value.details["problems"]
+        assert (problem["path"], problem["code"]) == ("map.siute", "unknown_input")
+        made = await sw.triggers.create(
+            "suites", "schedule", {"every": "1h", "map": {"suite": "x"}}
+        )
+        with pytest.raises(TriggerInvalid, match="Did you mean 'suite'"):
+            await sw.triggers.update(made.id, wrong)
+        assert [each.id for each in await sw.triggers.list()] == [made.id]
+        assert await sw.triggers.doubts_of(made.id) == []
+        await sw.definitions.publish(suites(suites={"type": "string"}))
+        (doubt,) = await sw.triggers.doubts_of(made.id)
+        assert (doubt.path, doubt.code) == ("map.suite", "unknown_input")
+        assert (await sw.triggers.disable(made.id)).enabled is False, "it can still be changed"
+
+
+@pytest.mark.parametrize("given", [{}, {"map": {}}, {"map": {"suite": "$.suite"}}])
+async def test_a_schedule_by_hand_that_can_start_no_run_is_doubted(
+    world: World, given: dict[str, Any]
+) -> None:
+    async with world([]) as sw:
+        await sw.definitions.publish(suites(suite={"type": "string"}))
+        made = await sw.triggers.create("suites", "schedule", {"every": "1h", **given})
+        (doubt,) = await sw.triggers.doubts_of(made.id)
+        assert (doubt.code, doubt.severity) == ("input_invalid", "warning")
+        assert doubt.message.startswith("It can start no run.")
+        hook = await sw.triggers.create("suites", "webhook", {})
+        assert await sw.triggers.doubts_of(hook.id) == [], "it may be told anything"

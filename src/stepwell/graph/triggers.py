@@ -54,7 +54,7 @@ def check_triggers(
         else:
             config = _config_of(trigger)
             kinds[kind].check(config, definition.timezone, path, problems)
-            _check_map(config.get("map"), definition, path, problems)
+            check_map(config.get("map"), definition.inputs, path, problems)
             if secrets is not None:
                 warn_of_secrets(kinds[kind].secrets_of(config), secrets, path, problems)
     _check_paths(definition, problems)
@@ -71,25 +71,29 @@ def _doubt(
         path, kind = below("triggers", index), kinds[trigger["type"]]
         if now is not None and kind.is_over(_config_of(trigger), definition.timezone, now):
             problems.warning(below(path, "at"), "in_the_past", "This has passed: it never fires.")
-        if (told := kind.told()) is None:
-            continue
-        map = trigger.get("map")
-        try:
-            inputs.prepared(inputs.known(told) if map is None else mapped(map, told))
-        except StepwellError as error:
-            problems.warning(
-                path, "input_invalid", f"It can start no run. {error.message}",
-                "Give what is required by a map, or a default in the inputs.",
-            )  # fmt: skip
+        doubt_map(trigger.get("map"), kind, inputs, path, problems)
+
+
+def doubt_map(map: Any, kind: TriggerKind, inputs: Inputs, path: str, problems: Problems) -> None:
+    """Warn of a trigger that is told always the same, and can start no run with it."""
+    if (told := kind.told()) is None:
+        return
+    try:
+        inputs.prepared(inputs.known(told) if map is None else mapped(map, told))
+    except StepwellError as error:
+        problems.warning(
+            path, "input_invalid", f"It can start no run. {error.message}",
+            "Give what is required by a map, or a default in the inputs.",
+        )  # fmt: skip
 
 
 def _config_of(trigger: Mapping[str, Any]) -> dict[str, Any]:
     return {key: trigger[key] for key in trigger if key not in COMMON}
 
 
-def _check_map(map: Any, definition: Definition, path: str, problems: Problems) -> None:
+def check_map(map: Any, inputs: dict[str, Any] | None, path: str, problems: Problems) -> None:
     """Note names that no input of the definition has: no run could be started with them."""
-    fields = None if definition.inputs is None else closed_fields(definition.inputs)
+    fields = None if inputs is None else closed_fields(inputs)
     if fields is None or not isinstance(map, dict):
         return
     for name in map:

@@ -29,12 +29,12 @@ from stepwell.errors import (
 )
 from stepwell.graph.definition import ID
 from stepwell.graph.problems import Problem, Problems
-from stepwell.graph.triggers import warn_of_secrets
 from stepwell.kernel.codec import decode, encode
 from stepwell.kernel.names import check_count, show
 from stepwell.kernel.records import RefusalRecord, TriggerRecord
 from stepwell.operation import Count, DefinitionRef, Noun, Workspace, operation
 from stepwell.operations.arming import armed, refuse_past, refuse_taken_path, renewed, type_named
+from stepwell.operations.fitting import document_of, doubts_of, refuse_unknown_inputs, zone_of
 from stepwell.operations.revising import check_flag
 from stepwell.operations.trigger_views import (
     PREVIEWED,
@@ -44,7 +44,6 @@ from stepwell.operations.trigger_views import (
     remedy,
     view,
 )
-from stepwell.record import VersionRow
 
 MOST_PREVIEWED = 1000
 MOST_REFUSALS = 1000
@@ -76,7 +75,7 @@ class Triggers(Noun):
         await self._workspace.settled()
         found = await self._records.triggers(self._workspace.id, definition)
         if not found and definition is not None:
-            await self._version(definition)
+            await document_of(self._workspace, definition)  # raises if there is none
         return found
 
     async def get(self, trigger: str) -> TriggerRecord:
@@ -146,20 +145,19 @@ class Triggers(Noun):
         return [view(self._workspace, each, each.definition not in off) for each in triggers]
 
     async def doubts(self, trigger: TriggerRecord) -> builtins.list[Problem]:
-        """What is allowed, and yet hardly meant: secrets that are not there."""
-        problems = Problems()
-        kind = type_named(self._workspace.types().triggers, trigger.type)
-        if wanted := kind.secrets_of(trigger.config):
-            secrets = await self._workspace.store.records.secrets(self._workspace.id)
-            warn_of_secrets(wanted, {each.name for each in secrets}, "", problems)
-        return problems.found
+        """What is allowed, and yet hardly meant: no run it could start, secrets not there."""
+        return await doubts_of(self._workspace, trigger)
 
     @operation(
         "GET /triggers/{trigger}/doubts", needs="read", name="triggers.doubts",
         raises=(TriggerNotFound,),
     )  # fmt: skip
     async def doubts_of(self, trigger: str) -> builtins.list[Problem]:
-        """What is allowed about a trigger, and yet hardly meant: secrets that are not there."""
+        """What is allowed about a trigger, and yet hardly meant.
+
+        It can start no run, since it does not give what the definition requires; or secrets that
+        it names are not there.
+        """
         return await self.doubts(await self.get(trigger))
 
     # -- changing ------------------------------------------------------------------------
@@ -173,7 +171,7 @@ class Triggers(Noun):
         `timezone` is for definitions in Python; those that are data have one.
         """
         check_flag(enabled, "enabled")
-        zone = await self._zone(definition, timezone)
+        zone = await zone_of(self._workspace, definition, timezone)
         type = type_named(self._workspace.types().triggers, type).name
         named = _check_name(name if name is not None else type)
         now = self._workspace.clock.now()
@@ -185,6 +183,7 @@ class Triggers(Noun):
         )  # fmt: skip
         record = armed(record, self._workspace)
         refuse_past(record)
+        await refuse_unknown_inputs(self._workspace, record)
         await refuse_taken_path(self._workspace, record)
         try:
             self._workspace.changed(await self._records.put(self._workspace.id, record))
@@ -343,6 +342,7 @@ class Triggers(Noun):
             after = renewed(after, before, self._workspace)
             if after.config != before.config:
                 refuse_past(after)
+                await refuse_unknown_inputs(self._workspace, after)
             await refuse_taken_path(self._workspace, after)
             try:
                 self._workspace.changed(await self._records.put(self._workspace.id, after))
@@ -350,28 +350,6 @@ class Triggers(Noun):
                 continue
             return after
         raise Conflict("Others change this trigger all the time; try again.", changes=[])
-
-    async def _version(self, definition: str) -> VersionRow:
-        row = await self._workspace.store.version(self._workspace.id, definition, None)
-        if row is None:
-            raise UnknownDefinition(
-                f"No definition {show(definition)} has been published. Publish it first, or start "
-                "a worker that brings it.",
-                definition=definition,
-            )
-        return row
-
-    async def _zone(self, definition: str, given: str | None) -> str:
-        row = await self._version(definition)
-        if row.revision is None:
-            return given or "UTC"
-        if given is not None:
-            raise InvalidInput(
-                f"{definition!r} is data: its document says the time zone, for all its triggers."
-            )
-        text = await self._workspace.store.records.document(self._workspace.id, row.revision)
-        document = {} if text is None else msgspec.json.decode(text)
-        return str(document.get("timezone") or "UTC")
 
 
 def _check_match(record: TriggerRecord, if_match: str | None) -> None:
