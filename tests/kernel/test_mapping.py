@@ -47,8 +47,10 @@ PAYLOAD = {
         ({"path": "$.none[*]", "default": ["x"]}, ["x"]),
         ({"path": "$.user.id", "required": True}, 7),
         ({"path": "$.items[*].sku", "required": True}, ["a", "b"]),
-        ({"path": "$.user.id"}, {"path": 7}),
-        ({"path": "$.user.id", "size": 3}, {"path": 7, "size": 3}),
+        ({"path": "$.user.id"}, 7),
+        ({"$path": "$.user.id", "size": 3}, {"path": 7, "size": 3}),
+        ({"$$path": 1, "$ref": 2}, {"$path": 1, "$ref": 2}),
+        ({"path": "$.none", "default": {"path": "/x"}}, {"path": "/x"}),
     ],
 )  # fmt: skip
 def test_a_value_is_a_path_or_a_constant(value: Any, found: Any) -> None:
@@ -74,6 +76,10 @@ def test_a_required_path_to_nothing_is_an_error_that_names_it(path: str) -> None
         ("$.a b", r"map\.it: .*should follow"),
         ({"deep": ["$.x", "$["]}, r"map\.it\.deep\[1\]: "),
         ({"path": "user.id", "default": 1}, r"map\.it\.path: .*begins with"),
+        ({"path": "nope"}, r"map\.it\.path: .*begins with"),
+        ({"path": "$.a", "defalt": 1}, r"map\.it\.defalt: .* Did you mean 'default'\?"),
+        ([{"path": "$.a", "requird": True}], r"map\.it\[0\]\.requird: .*mean 'required'\?"),
+        ({"path": "$.a", "size": "$.b"}, r"map\.it\.size: .* Write \$path for a field"),
         ({"path": 3, "default": 1}, r"map\.it\.path: A path is a text"),
         ({"path": "$.x", "required": "yes"}, r"map\.it\.required must be true or false"),
         ({"path": "$.x", "required": True, "default": 1}, r"map\.it is required and has a default"),

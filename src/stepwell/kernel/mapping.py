@@ -3,8 +3,8 @@
 A text that begins with `$` is a JSONPath, `$$` stands for a literal `$`; anything else is meant as
 it is written. Mappings and lists may be nested. A singular path that finds nothing leaves its name
 out (in a list, null keeps the place), unless it is written `{path: "$.x", default: 0}` or
-`{path: "$.x", required: true}`. Exactly those names make such a lookup: `{path: "$.x"}` and
-`{path: "$.x", size: 3}` are mappings like any other.
+`{path: "$.x", required: true}`. A mapping with a `path` is always such a lookup, so that a slip in
+it is told; `$path` is the name of a field that is called so.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ import msgspec
 
 from stepwell.errors import InputTooLarge, InvalidPath, MissingPath
 from stepwell.kernel.jsonpath import NOTHING, Looks, Path, read_path
-from stepwell.kernel.names import show
+from stepwell.kernel.names import did_you_mean, show
 
 # How deep a map may be nested.
 MAX_DEPTH = 20
@@ -24,7 +24,7 @@ MAX_DEPTH = 20
 MAX_SIZE = 16 * 1024 * 1024
 # So few paths that find nothing twice make little enough of any payload.
 MOST_PLAIN = 16
-_LOOKUPS = ({"path", "default"}, {"path", "required"}, {"path", "default", "required"})
+_LOOKUP = ("path", "default", "required")
 
 
 class Constant(msgspec.Struct, frozen=True):
@@ -92,15 +92,31 @@ def _read(value: Any, where: str, depth: int) -> Template:
             return Constant(value.removeprefix("$"))
         return Lookup(_path(value, where), where)
     if isinstance(value, Mapping):
-        if set(value) in _LOOKUPS:
+        if "path" in value:
             return _lookup(value, where)
-        return {key: _read(each, f"{where}.{key}", depth + 1) for key, each in value.items()}
+        return {
+            _literal(key): _read(each, f"{where}.{key}", depth + 1) for key, each in value.items()
+        }
     if isinstance(value, list | tuple):
         return [_read(each, f"{where}[{i}]", depth + 1) for i, each in enumerate(value)]
     return Constant(value)
 
 
+def _literal(name: str) -> str:
+    """The name that is meant: a `$` more is before `path` where it is a name like any other."""
+    return name[1:] if name.startswith("$") and name.lstrip("$") == "path" else name
+
+
 def _lookup(value: Mapping[str, Any], where: str) -> Lookup:
+    for name in value:
+        if name not in _LOOKUP:
+            hint = did_you_mean(str(name), _LOOKUP) or (
+                " Write $path for a field that is called so."
+            )
+            raise InvalidPath(
+                f"{where}.{name}: what has a path has only a default or required beside it.{hint}",
+                where=where,
+            )
     required = value.get("required", False)
     if not isinstance(required, bool):
         raise InvalidPath(
