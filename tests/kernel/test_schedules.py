@@ -104,47 +104,6 @@ def test_the_shortest_interval_is_that_of_ten_years(cron: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("cron", "words"),
-    [
-        ("0 2 * * 1-5", "At 02:00, Monday to Friday"),
-        ("30 2 * * *", "At 02:30, every day"),
-        ("@daily", "At 00:00, every day"),
-        ("@weekly", "At 00:00, Sunday"),
-        ("@monthly", "At 00:00, on the 1st of the month"),
-        ("@yearly", "At 00:00, on the 1st of January"),
-        ("@hourly", "Every hour"),
-        ("* * * * *", "Every minute"),
-        ("*/15 * * * *", "Every 15 minutes"),
-        ("*/90 * * * *", "Every hour"),
-        ("1 * * * *", "At 1 minute past every hour"),
-        ("15,45 * * * *", "At 15 and 45 minutes past every hour"),
-        ("0 */6 * * *", "Every 6 hours from 00:00"),
-        ("30 9-17 * * mon,wed,fri", "Every hour from 09:30 to 17:30, Monday, Wednesday and Friday"),
-        ("*/15 9-17 * * MON-FRI", "Every 15 minutes from 09:00 to 17:45, Monday to Friday"),
-        ("* 2 * * *", "Every minute from 02:00 to 02:59"),
-        ("0 9,17 * jan *", "At 09:00 and 17:00, every day in January"),
-        ("0 9 1-7,15 * *", "At 09:00, on the 1st to 7th and 15th of the month"),
-        ("0 9 2,3,11,22 3-5,DEC *", "At 09:00, on the 2nd, 3rd, 11th and 22nd of March to May and "
-         "December"),
-        ("0 0 13 * 5", "At 00:00, on the 13th of the month or on Friday"),
-        ("0 0 L * ?", "At 00:00, on the last day of the month"),
-        ("0 0 LW * *", "At 00:00, on the last day from Monday to Friday of the month"),
-        ("30 2 * * 1#2", "At 02:30, on the 2nd Monday of the month"),
-        ("30 2 * * 5L,7", "At 02:30, on the last Friday of the month and Sunday"),
-        ("*/15 * * 6-8 *", "Every 15 minutes, every day in June to August"),
-        ("*/25 * * * *", "At 0, 25 and 50 minutes past every hour"),
-        ("0 */10 * * *", "At 00:00, 10:00 and 20:00, every day"),
-        ("0 0 * * 0,7", "At 00:00, Sunday"),
-        # cronsim's words for the rest
-        ("0 9-17/2 * * *", "At minute 0 past every second hour from 9 through 17"),
-        ("0 12 */2 * *", "At 12:00 on every second day of month"),
-    ],
-)  # fmt: skip
-def test_cron_in_words(cron: str, words: str) -> None:
-    assert Schedule(cron=cron, zone=BERLIN).described() == f"{words}, in Europe/Berlin."
-
-
-@pytest.mark.parametrize(
     ("fields", "words"),
     [
         ({"every": "15m"}, "Every 15 minutes."),
