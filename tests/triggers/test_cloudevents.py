@@ -196,6 +196,15 @@ def test_data_that_is_neither_json_nor_text_stays_packed() -> None:
     assert event_of({**LEAST, **as_json}).data == {"a": 1}
 
 
+@pytest.mark.parametrize("data", [b"hi", b"\x00\xff", b"", b'{"a": 1', b'{"a": 1e999}'])
+def test_packed_data_of_no_type_stays_packed_unless_it_is_json(data: bytes) -> None:
+    packed = base64.b64encode(data).decode()
+    event = event_of({**LEAST, "data_base64": packed})
+    assert (event.data, event.data_base64) == (None, packed)
+    with pytest.raises(BodyInvalid):
+        event_of({**LEAST, "data_base64": packed, "datacontenttype": "application/json"})
+
+
 def test_what_an_event_says_is_its_data_with_its_attributes_beside() -> None:
     about = {"subject": "s", "time": "2018-04-05T03:56:24Z", "sequence": 5}
     told = {"type": "com.example.some", "source": "/context", "id": "A-1", **about}

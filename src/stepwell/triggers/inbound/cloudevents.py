@@ -11,7 +11,7 @@ from urllib.parse import unquote_to_bytes
 
 import msgspec
 
-from stepwell.errors import BodyUnsupported, EventInvalid, InvalidInput
+from stepwell.errors import BodyInvalid, BodyUnsupported, EventInvalid, InvalidInput
 from stepwell.kernel.clock import moment, to_micros
 from stepwell.kernel.names import show
 from stepwell.triggers.inbound.bodies import (
@@ -164,8 +164,12 @@ def _binary(headers: Headers, kind: MediaType, data: bytes) -> CloudEvent:
 
 def _opened(data: bytes, kind: MediaType) -> tuple[Any, str | None]:
     """Data of that kind, or what cannot be shown as base64."""
-    if kind.is_json or kind.is_text:
-        return read_as(kind, data), None
+    try:
+        if kind.is_json or kind.is_text:
+            return read_as(kind, data), None
+    except BodyInvalid:
+        if kind.name:  # else nobody has said that it is JSON
+            raise
     return None, base64.b64encode(data).decode()
 
 
