@@ -50,6 +50,8 @@ def handler(sw, loop):
                 status = STATUS.get(error.code, 422 if isinstance(error, InvalidInput) else 500)
                 said = {"code": error.code, "message": error.message}
                 return self.answer(status, {"error": said}, error.details.get("retry_after"))
+            if found.challenge is not None:  # Slack asks whether somebody is there
+                return self.answer(200, {"challenge": found.challenge})
             # `created` is False if this delivery came before.
             return self.answer(202, {"run_id": found.run_id, "created": found.created})
 

@@ -79,6 +79,8 @@ class Delivery(msgspec.Struct, frozen=True):
     # Whether it starts a run, and what events it reports.
     starts: bool = True
     events: list[Told] = []
+    # Of a sender who only asks whether somebody is there: what it wants to hear.
+    challenge: str | None = None
 
 
 class Rate(msgspec.Struct, frozen=True):

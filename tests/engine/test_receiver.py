@@ -26,6 +26,7 @@ from stepwell.errors import (
 )
 from stepwell.testing.clock import FakeClock
 from tests.conftest import World
+from tests.triggers.signing import signed
 
 SECRET = "a very long secret"
 
@@ -290,3 +291,35 @@ async def test_ten_thousand_deliveries_start_exactly_the_right_runs(world: World
             await sw.triggers.refusals("told/hook")  # what it has gathered is written first
         refusals = await one.triggers.refusals("told/hook", 1000)
         assert sum(each.count for each in refusals) == forged == 1_000
+
+
+QUESTION = b'{"token": "t", "type": "url_verification", "challenge": "3eZbrw1aB"}'
+
+
+@pytest.mark.parametrize("becomes", ["run", "both", "events"])
+async def test_slack_hears_what_it_asks_for_and_nothing_comes_of_it(
+    world: World, clock: FakeClock, becomes: str
+) -> None:
+    async with world([told]) as sw:
+        await sw.secrets.set("hook", SECRET)
+        path = await hook(
+            sw, verify="slack", secret="hook", becomes=becomes,
+            **({} if becomes == "run" else {"event": "said"}),
+        )  # fmt: skip
+        seconds = clock.now() // 1_000_000
+
+        def sent(body: bytes) -> dict[str, Any]:
+            return {"body": body, "headers": signed("slack", body, seconds, SECRET).pairs}
+
+        with pytest.raises(SignatureInvalid):
+            await sw.receive(path, body=QUESTION, headers=signed("slack", QUESTION, seconds).pairs)
+        before = await sw.triggers.get("told/hook")
+        found = await sw.receive(path, **sent(QUESTION))
+        assert found == Received(None, False, challenge="3eZbrw1aB")
+        assert await sw.triggers.get("told/hook") == before
+        assert len(await sw.triggers.refusals("told/hook")) == 1, "of the wrong signature"
+        assert ((await sw.list_runs()).items, (await sw.events.list()).items) == ([], [])
+        # Whatever else it may be is no question.
+        other = await sw.receive(path, **sent(b'{"type": "url_verification", "challenge": 5}'))
+        assert other.challenge is None
+        assert other.created

@@ -11,7 +11,9 @@ from typing import Any
 import pytest
 
 from stepwell import workflow
+from stepwell.kernel.clock import SECOND
 from tests.surfaces.serving import ELSEWHERE, Served, served
+from tests.triggers.signing import SECRET, signed
 
 pytestmark = pytest.mark.anyio
 
@@ -304,6 +306,20 @@ async def test_a_webhook_starts_its_run(server: Served) -> None:
         run = sent.json()
         assert run["created"]
         assert await server.host.first.result(run["run_id"], timeout=30) == 10
+
+
+async def test_a_webhook_answers_what_slack_asks(server: Served) -> None:
+    await server.host.first.secrets.set("hook", SECRET)
+    config = {"path": "slack", "verify": "slack", "secret": "hook"}
+    webhook = {"type": "webhook", "name": "in", "config": config}
+    await server.ask("POST", "/api/triggers", {"definition": "double", **webhook})
+    body = b'{"type": "url_verification", "challenge": "3eZbrw1aB"}'
+    now = server.host.first.store.clock.now() // SECOND
+    for secret, status, said in ((SECRET, 200, {"challenge": "3eZbrw1aB"}), ("other", 401, None)):
+        headers = dict(signed("slack", body, now, secret).pairs)
+        answer = await server.http.post("/hooks/slack", headers=headers, content=body)
+        assert answer.status_code == status, answer.text
+        assert said in (None, answer.json())
 
 
 async def test_a_webhook_takes_packed_bodies_and_lists_those_it_cannot_unpack(

@@ -70,6 +70,11 @@ _DELIVERY = {
     },
     "required": ["run_id", "created", "events", "note"],
 }
+_CHALLENGE = {
+    "type": "object",
+    "properties": {"challenge": {"type": "string"}},
+    "required": ["challenge"],
+}
 _RPC = {
     "type": "object",
     "properties": {"jsonrpc": {"const": "2.0"}, "method": {"type": "string"}},
@@ -254,9 +259,13 @@ def _hook(method: str, refusals: Refusals) -> dict[str, Any]:
     example = {"run_id": _RUN, "created": True, "events": 0, "note": None}
     body = {"application/json": {"schema": {}, "examples": {"example": {"value": {"ref": "main"}}}}}
     said = "The path of the webhook; its parts stand side by side, `/hooks/in/here`."
+    asked = "Nothing was delivered: the sender has asked whether the address is right."
+    answers = {
+        "200": _answer(asked, "application/json", _CHALLENGE, {"challenge": "3eZbrw1aB"}),
+        "202": _answer("Taken.", "application/json", _DELIVERY, example),
+    }
     found = _item(
-        f"webhooks.{method}", "Deliver to a webhook.",
-        {"202": _answer("Taken.", "application/json", _DELIVERY, example)},
+        f"webhooks.{method}", "Deliver to a webhook.", answers,
         refusals.by_status(DELIVERED),
         description="What is delivered may have any type that the webhook takes; its signature "
         "says who sent it. Of workspaces other than the first: `/hooks/@workspace/path`.",

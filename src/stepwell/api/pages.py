@@ -134,5 +134,8 @@ class Hooks:
         received = await stepwell.receive(
             path, method=request.method, headers=request.pairs, body=body, query=request.query
         )
+        if received.challenge is not None:
+            return Answer.json({"challenge": received.challenge})
         found: dict[str, Any] = msgspec.structs.asdict(received)
+        del found["challenge"]
         return Answer.json(found, 202)

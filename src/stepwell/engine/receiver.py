@@ -55,6 +55,8 @@ class Received(msgspec.Struct, frozen=True):
     events: int = 0
     # Why neither a run nor an event came of it.
     note: str | None = None
+    # Nothing came of it, and the sender wants to hear just this: answer 200 with it.
+    challenge: str | None = None
 
 
 class Receiver:
@@ -131,6 +133,8 @@ class Receiver:
         with alone(trigger):
             delivery = kind.receive(config, request, secrets, self._clock.now())
             rate = kind.rate(config)
+        if delivery.challenge is not None:
+            return Received(None, False, challenge=delivery.challenge)
         if rate is not None:
             await self._take(f"webhook:{self._workspace_id}/{trigger.id}", rate, "This webhook")
         if (most := self._plan.webhooks_per_minute) is not None:

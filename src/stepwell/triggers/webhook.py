@@ -26,6 +26,7 @@ from stepwell.triggers.inbound.delivery import delivery_key, event_id
 from stepwell.triggers.inbound.github import github_events
 from stepwell.triggers.inbound.headers import Headers
 from stepwell.triggers.inbound.signatures import PRESETS, only_body_counts, verify
+from stepwell.triggers.inbound.slack import challenge_of
 
 METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE")
 _PATH = re.compile(r"[A-Za-z0-9_~-][A-Za-z0-9._~-]*(?:/[A-Za-z0-9_~-][A-Za-z0-9._~-]*)*")
@@ -201,6 +202,8 @@ class Webhook(TriggerType):
             )
         data = read_data(headers, request.body)
         said = signed_data(headers, request.body, data) if signed else data
+        if config.verify == "slack" and (challenge := challenge_of(said)) is not None:
+            return Delivery(None, None, starts=False, challenge=challenge)
         known = delivery_key(
             config.verify, headers, said, request.method, request.query, request.body
         )
