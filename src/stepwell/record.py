@@ -118,6 +118,15 @@ class Amendment(msgspec.Struct):
 Action = Literal["create", "update", "unchanged"]
 
 
+class Upcoming(msgspec.Struct, frozen=True):
+    """A schedule of a definition, and when it fires next."""
+
+    trigger: str
+    description: str
+    # Times with the offset of the zone; none while it does not fire.
+    next: list[str]
+
+
 class PublishResult(msgspec.Struct, frozen=True):
     """What became of a document that was to be the current one."""
 
@@ -128,6 +137,8 @@ class PublishResult(msgspec.Struct, frozen=True):
     created: bool
     # Warnings: with errors, nothing is published.
     problems: list[Problem]
+    # All that the definition has now, by name.
+    schedules: list[Upcoming] = []
 
     @property
     def subject(self) -> str:

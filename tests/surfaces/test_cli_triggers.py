@@ -47,6 +47,25 @@ def test_triggers_are_listed_with_their_next_times(cli: Cli) -> None:
     done = cli("triggers", "list")
     assert "report/nightly" in done.stdout
     assert "report/told" in done.stdout
+    lines = done.stdout.splitlines()
+    row = next(index for index, line in enumerate(lines) if "report/nightly" in line)
+    assert lines[row + 1] == "  At 02:00, Monday to Friday, in Europe/Berlin."
+
+
+def test_publishing_says_when_schedules_fire(cli: Cli) -> None:
+    file = str(cli.folder / "report.yaml")
+    cli.ok("triggers", "create", "report", "schedule", '{"every": "15m"}', "--name", "often")
+    nightly, often = cli.ok("definitions", "publish", file)["schedules"]
+    sentence = "At 02:00, Monday to Friday, in Europe/Berlin."
+    assert (nightly["trigger"], nightly["description"]) == ("nightly", sentence)
+    assert (often["trigger"], len(often["next"])) == ("often", 5)
+    _, first, second = cli("definitions", "publish", file).stdout.splitlines()
+    at = nightly["next"][0]
+    assert first == f"  nightly: {sentence} Next: {at[:10]} {at[11:19]} {at[-6:]}"
+    assert second.startswith("  often: Every 15 minutes. Next: ")
+    cli.ok("triggers", "disable", "report/often")
+    disabled = cli("definitions", "publish", file, "--disabled").stdout.splitlines()
+    assert disabled[1:] == [f"  nightly: {sentence}", "  often: Every 15 minutes."]
 
 
 def test_a_trigger_is_made_changed_fired_and_deleted(cli: Cli) -> None:

@@ -11,6 +11,7 @@ import yaml
 
 from stepwell.catalog import node_types
 from stepwell.cli.output import emit
+from stepwell.cli.triggertext import upcoming_lines
 from stepwell.errors import InvalidDefinition, InvalidInput
 from stepwell.graph.documents import Checked, checked
 from stepwell.graph.problems import Problem
@@ -129,7 +130,7 @@ def say_problems(problems: list[Problem]) -> None:
 
 
 def say_published(result: Any, as_json: bool) -> None:
-    """Which revision is current now."""
+    """Which revision is current now, and when its schedules fire next."""
     revision = result.revision
     if as_json:
         emit(present(result))
@@ -139,3 +140,6 @@ def say_published(result: Any, as_json: bool) -> None:
         click.echo(
             f"{revision.definition} {revision.version} ({revision.hash[:12]}) was current already."
         )
+    if not as_json:
+        for line in upcoming_lines(result.schedules):
+            click.echo(line)

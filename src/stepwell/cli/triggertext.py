@@ -7,13 +7,14 @@ from typing import Any
 
 from stepwell.cli.output import WIDEST, compact, cut, moment, table
 from stepwell.errors import TimesMissed
+from stepwell.record import Upcoming
 
 # Refusals that say themselves how many there are.
 _COUNTED = (TimesMissed.code,)
 
 
 def list_lines(triggers: Sequence[dict[str, Any]]) -> list[str]:
-    """Triggers as a table."""
+    """Triggers as a table, and below each schedule its sentence."""
     rows = [
         (
             f"{each['definition']}/{each['name']}", each["type"], each["status"],
@@ -23,7 +24,21 @@ def list_lines(triggers: Sequence[dict[str, Any]]) -> list[str]:
         for each in triggers
     ]  # fmt: skip
     heads = ("trigger", "type", "status", "next", "last fired", "last error")
-    return table(heads, rows) if rows else ["No triggers."]
+    if not rows:
+        return ["No triggers."]
+    head, *lines = table(heads, rows)
+    told = [
+        [line, f"  {each['description']}"] if each["type"] == "schedule" else [line]
+        for line, each in zip(lines, triggers, strict=True)
+    ]
+    return [head, *(line for lines in told for line in lines)]
+
+
+def upcoming_lines(schedules: Sequence[Upcoming]) -> Iterator[str]:
+    """A line for each schedule: what it waits for, and when it fires next."""
+    for each in schedules:
+        soon = f" Next: {_short(each.next[0])}" if each.next else ""
+        yield f"  {each.trigger}: {each.description}{soon}"
 
 
 def show_lines(trigger: dict[str, Any]) -> Iterator[str]:

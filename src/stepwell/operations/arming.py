@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from collections.abc import Collection, Mapping
 from difflib import get_close_matches
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -123,6 +123,16 @@ async def refuse_taken_path(
         )
 
 
+class Followed(NamedTuple):
+    """What becomes of the triggers of a definition."""
+
+    # Those that are new or changed, and those that are to go.
+    changed: list[TriggerRecord]
+    gone: list[TriggerRecord]
+    # All that there will be, by name.
+    kept: list[TriggerRecord]
+
+
 class Following:
     """What has to become of the triggers of a definition that is published."""
 
@@ -135,13 +145,8 @@ class Following:
         anew = [(each, begun_anew(each, each, self._workspace)) for each in found]
         return [after for before, after in anew if after != before]
 
-    async def of(
-        self, definition: Definition, *, anew: bool = False
-    ) -> tuple[list[TriggerRecord], list[TriggerRecord]]:
-        """Triggers that are new or changed, and those that are to go.
-
-        They begin `anew` if the definition was disabled until now.
-        """
+    async def of(self, definition: Definition, *, anew: bool = False) -> Followed:
+        """What becomes of them; they begin `anew` if the definition was disabled until now."""
         found = await self._workspace.store.triggers.triggers(self._workspace.id, definition.name)
         known = {each.name: each for each in found}
         now = self._workspace.clock.now()
@@ -170,7 +175,9 @@ class Following:
         gone = [each for each in found if each.origin == "document" and each.name not in written]
         for each in changed:  # a path may go from one to another
             await refuse_taken_path(self._workspace, each, [t.id for t in (*changed, *gone)])
-        return changed, gone
+        kept = known | {each.name: each for each in changed}
+        left = {each.name for each in gone}
+        return Followed(changed, gone, [kept[name] for name in sorted(kept) if name not in left])
 
     def _written(
         self, definition: Definition, trigger: Mapping[str, Any], before: TriggerRecord | None,

@@ -39,6 +39,7 @@ from stepwell.kernel.semver import Bump, next_version
 from stepwell.operation import Workspace
 from stepwell.operations.arming import Following
 from stepwell.operations.checking import check_document
+from stepwell.operations.trigger_views import upcoming
 from stepwell.record import Action, Amendment, Paces, PublishResult, graph_paces, graph_version
 
 T = TypeVar("T")
@@ -207,13 +208,15 @@ class Revising:
         )
         listed = await self._records.revisions(self._id, head.name)
         before = next((each for each in listed if each.hash == found.hash), None)
-        triggers, removed = await self._following.of(definition, anew=enabled and not head.enabled)
+        followed = await self._following.of(definition, anew=enabled and not head.enabled)
+        schedules = upcoming(self._workspace, followed.kept, enabled)
         if before is not None and head.hash == found.hash:
             change = Amendment(
                 after, draft=how.draft, document=found.text, revision=before,
-                proposal=how.proposal, triggers=triggers, removed=removed,
+                proposal=how.proposal, triggers=followed.changed, removed=followed.gone,
             )  # fmt: skip
-            return await self._refresh(head, change, found, how)
+            same = await self._refresh(head, change, found, how)
+            return msgspec.structs.replace(same, schedules=schedules)
         now = self._workspace.clock.now()
         revision = RevisionRecord(
             definition=head.name,
@@ -238,10 +241,12 @@ class Revising:
             paces=graph_paces(definition),
             paces_before=await self._paces_before(head),
             proposal=how.proposal,
-            triggers=triggers,
-            removed=removed,
+            triggers=followed.changed,
+            removed=followed.gone,
         )
-        return PublishResult(await self.amend(amendment), revision, action, True, found.problems)
+        return PublishResult(
+            await self.amend(amendment), revision, action, True, found.problems, schedules
+        )
 
     async def _paces_before(self, head: DefinitionRecord) -> list[Paces]:
         """What the current revision says, and those that runs were started from which queue."""

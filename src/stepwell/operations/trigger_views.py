@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from datetime import datetime
 from typing import Any, Literal
 
@@ -14,6 +15,7 @@ from stepwell.kernel.records import Origin, TriggerRecord, trigger_etag
 from stepwell.kernel.zones import local, zone_named
 from stepwell.operation import Workspace
 from stepwell.operations.arming import type_named
+from stepwell.record import Upcoming
 
 PREVIEWED = 5
 _TIMES = ("created_at", "updated_at", "last_fired_at")
@@ -94,6 +96,14 @@ def view(workspace: Workspace, trigger: TriggerRecord, enabled: bool) -> dict[st
         "description": preview.description,
         "next": preview.next if status == "enabled" else [],
     }  # fmt: skip
+
+
+def upcoming(
+    workspace: Workspace, triggers: Sequence[TriggerRecord], enabled: bool
+) -> list[Upcoming]:
+    """The schedules among the triggers of a definition, which is `enabled` or not."""
+    views = [view(workspace, each, enabled) for each in triggers if each.type == "schedule"]
+    return [Upcoming(each["name"], each["description"], each["next"]) for each in views]
 
 
 def _webhook_url(workspace_id: str, path: str | None) -> str | None:
