@@ -16,8 +16,10 @@ import pytest
 
 from examples.webhook_server import STATUS
 from stepwell.api.problems import INVALID, STATUSES
+from stepwell.kernel.clock import SECOND, SystemClock
 from tests.examples.support import README, REPOSITORY, Typist
 from tests.surfaces.support import PATIENCE_SECONDS, until
+from tests.triggers.signing import SECRET, signed
 
 
 @pytest.fixture
@@ -63,6 +65,19 @@ def test_a_request_starts_a_run_that_is_executed(address: str, typist: Typist) -
     assert (status, refused["error"]["code"]) == (400, "body_invalid")
     status, refused = sent(f"{address}release-notes", b"{}", "PUT")
     assert (status, refused["error"]["code"]) == (400, "request_unfit")
+
+
+def test_slack_is_told_what_it_asks_for(address: str, typist: Typist) -> None:
+    subprocess.run(
+        [sys.executable, "-m", "stepwell.cli", "secrets", "set", "hook"], env=typist.environ,
+        input=SECRET, text=True, timeout=PATIENCE_SECONDS, check=True, capture_output=True,
+    )  # fmt: skip
+    config = json.dumps({"path": "slack", "verify": "slack", "secret": "hook"})
+    typist.document("triggers", "create", "release-notes", "webhook", config, "--json")
+    body = b'{"type": "url_verification", "challenge": "3eZbrw1aB"}'
+    headers = dict(signed("slack", body, SystemClock().now() // SECOND, SECRET).pairs)
+    with urlopen(Request(f"{address}slack", body, headers), timeout=PATIENCE_SECONDS) as answer:
+        assert (answer.status, json.load(answer)) == (200, {"challenge": "3eZbrw1aB"})
 
 
 def test_the_program_of_the_documentation_runs_as_it_stands(typist: Typist) -> None:
