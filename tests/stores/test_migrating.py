@@ -42,7 +42,7 @@ async def test_runs_that_were_there_before_are_found(
         )
     store = store_for(store_url, clock)
     assert await store.migrate() == [
-        "0005_access", "0006_terms", "0007_joined", "0009_traced_events",
+        "0005_access", "0006_terms", "0007_joined", "0008_traced_events",
     ]  # fmt: skip
     await store.open()
     assert [each.id for each in await store.access.workspaces()] == ["default", "other"]
