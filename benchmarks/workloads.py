@@ -1,4 +1,4 @@
-"""The workloads W1–W12, written once over the contract of an engine."""
+"""The workloads W1–W11, written once over the contract of an engine."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import subprocess
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from benchmarks import process
 from benchmarks.engine import Engine, Options, poll, read_trace
-from benchmarks.http import w12
-from benchmarks.listing import w13
 
 STEPS = 5  # of each run of W1 and W7
 ROUNDS = 5  # of W9, in which what is compared takes turns
@@ -253,14 +252,20 @@ def w8(options: Options) -> Figures:
 
 
 IN_WORKER = {w.__name__: w for w in (w1, w2, w3, w4, w5, w6, w9, w10, w11, crash, recover, idle)}
-AROUND_WORKER = {w.__name__: w for w in (w7, w8, w12, w13)}
+AROUND_WORKER = {w.__name__: w for w in (w7, w8)}
 
 
-def main(engine: type[Engine], module: str) -> None:
-    """Run the workload of the command line and print its figures as one line of JSON."""
+def main(
+    engine: type[Engine], module: str, own: Mapping[str, Callable[[Options], Figures]] | None = None
+) -> None:
+    """Run the workload of the command line and print its figures as one line of JSON.
+
+    `own` are workloads that only this engine has: the others have not what these are made of.
+    """
     options = Options.parse(module)
-    if options.workload in AROUND_WORKER:
-        figures = AROUND_WORKER[options.workload](options)
+    around = {**AROUND_WORKER, **(own or {})}
+    if options.workload in around:
+        figures = around[options.workload](options)
     else:
         figures = asyncio.run(_in_worker(engine, options))
     print(json.dumps(figures), flush=True)

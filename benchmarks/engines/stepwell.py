@@ -13,6 +13,8 @@ import apsw
 import asyncpg
 
 from benchmarks.engine import Options, Trace, poll
+from benchmarks.http import w12
+from benchmarks.listing import w13
 from benchmarks.workloads import STEPS, main
 from stepwell import Stepwell, workflow
 
@@ -176,4 +178,4 @@ class StepwellEngine:
 
 
 if __name__ == "__main__":
-    main(StepwellEngine, "benchmarks.engines.stepwell")
+    main(StepwellEngine, "benchmarks.engines.stepwell", {"w12": w12, "w13": w13})

@@ -66,7 +66,7 @@ def _on_sqlite(intruder: Intruder, path: str) -> Iterator[Intruder]:
     def heard(cursor: apsw.Cursor, sql: str, bindings: Any) -> bool:
         if sql.lstrip().startswith("SELECT") and (change := intruder.turn()):
             console = apsw.Connection(path)
-            apply(console, [change])
+            apply(console, [change], FakeClock())
             console.close()
         return True
 
