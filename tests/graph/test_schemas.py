@@ -4,10 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from stepwell.catalog import node_types
+from stepwell.engine.revisions import Revision
+from stepwell.errors import InputTooLarge
 from stepwell.graph.documents import checked
+from stepwell.graph.inputs import Inputs
 from stepwell.graph.problems import Problem
 from stepwell.graph.schemas import TooMuchWork, work_of
 
@@ -51,9 +55,27 @@ def addressed(levels: int) -> dict[str, Any]:
     return {"$id": "https://example.com/schemas/all", **schema}
 
 
+def named_otherwise(levels: int, **names: str) -> dict[str, Any]:
+    """Definitions with names beside them that mean nothing, or something else."""
+    schema = doubling(levels, {})
+    for i in range(levels):
+        schema["$defs"][f"d{i}"] |= {word: name.format(i) for word, name in names.items()}
+    return schema
+
+
+def shadowed(levels: int) -> dict[str, Any]:
+    schema = addressed(levels)
+    address = "https://example.com/schemas/d{}"
+    return {"examples": [{"$id": address.format(i)} for i in range(levels)], **schema}
+
+
 @pytest.mark.parametrize(
     "schema",
     [
+        named_otherwise(40, id="x{}"),
+        named_otherwise(40, title="x{}", id="#x{}"),
+        shadowed(40),
+        {"$schema": "http://json-schema.org/draft-07/schema#", **shadowed(40)},
         doubling(40, {"type": "string"}),
         doubling(40, {}, "anyOf"),
         doubling(40, {}, "oneOf"),
@@ -67,6 +89,7 @@ def addressed(levels: int) -> dict[str, Any]:
         {"$ref": "#/$defs/0", "$defs": {f"{i}": {"$ref": f"#/$defs/{i + 1}"} for i in range(999)}},
     ],
     ids=[
+        "ids", "names", "shadowed", "draft 7",
         "allOf", "anyOf", "oneOf", "items", "back", "complete", "more complete", "unevaluated",
         "anchors", "addresses", "chain",
     ],
@@ -107,3 +130,31 @@ def test_it_is_refused_in_the_document_with_its_place() -> None:
 def test_what_schemas_usually_are_is_little_work(schema: dict[str, Any], most: int) -> None:
     assert 0 < work_of(schema).visits <= most
     assert wrong_in(schema) == []
+
+
+def test_names_and_values_to_compare_with_are_work_too() -> None:
+    names = [f"n{i}" for i in range(1000)]
+    for part in ({"required": names}, {"enum": names}, {"dependentRequired": {"a": names}}):
+        assert work_of({"items": part}).visits > 1000
+
+
+@pytest.mark.parametrize("ref", ["#/$defs/none", "other", "https://example.com/x", "#none"])
+def test_what_is_not_there_cannot_be_referred_to(ref: str) -> None:
+    [problem] = wrong_in({"properties": {"a": {"$ref": ref}}})
+    assert (problem.path, problem.code) == ("inputs", "bad_schema")
+
+
+META = {"$ref": "https://json-schema.org/draft/2020-12/schema"}  # which the library knows by heart
+
+
+def test_what_was_accepted_before_goes_on() -> None:
+    """A revision that is stored is compiled whatever its schema is; only inputs are refused."""
+    nodes = [{"id": "a", "type": "transform", "config": {"value": 1}}]
+    for schema in (doubling(40, {}), META):
+        assert wrong_in(schema)
+        document = msgspec.json.encode({"name": "x", "inputs": schema, "nodes": nodes}).decode()
+        revision = Revision("0" * 64, document, node_types())
+        assert list(revision.plan.nodes) == ["a"]
+    assert Inputs(META).prepared({"type": "object"}) == {"type": "object"}
+    with pytest.raises(InputTooLarge, match="no input can be checked"):
+        Inputs(doubling(40, {})).prepared({})

@@ -16,7 +16,6 @@ from stepwell.graph.inputs import validator
 from stepwell.graph.parse import NODE_FIELDS
 from stepwell.graph.plan import Plan
 from stepwell.graph.problems import Problems, below
-from stepwell.graph.schemas import TooMuchWork, work_of
 from stepwell.kernel.durations import seconds
 from stepwell.kernel.names import with_article
 
@@ -181,13 +180,7 @@ def _check_inputs(definition: Definition, problems: Problems) -> None:
     if definition.inputs is None:
         return
     try:
-        work_of(definition.inputs)
         validator(definition.inputs)
-    except TooMuchWork as error:
-        problems.error(
-            error.path, "schema_too_large", error.message,
-            "Let definitions refer to fewer others, or say less of what is inside.",
-        )  # fmt: skip
     except jsonschema_rs.ValidationError as error:
         path = "inputs"
         for key in error.instance_path:

@@ -18,6 +18,7 @@ from stepwell.graph.parse import Aliases, parse
 from stepwell.graph.plan import Plan
 from stepwell.graph.problems import Problem, Problems
 from stepwell.graph.reading import MAX_CHARACTERS, read
+from stepwell.graph.schemas import check_work
 from stepwell.graph.triggers import TriggerKind, check_triggers
 from stepwell.kernel.codec import encode
 
@@ -84,6 +85,8 @@ def checked(
                 f"Write {name!r}: a definition keeps its name.",
             )  # fmt: skip
         plan = check(definition, types.by_name, problems, secrets)
+        # Not a part of `check`: what was accepted once goes on, and its inputs are refused alone.
+        check_work(definition.inputs, problems)
         check_triggers(definition, types.triggers, problems, secrets, now)
     found = [_with_line(each, imported.lines) for each in problems.found]
     found += [

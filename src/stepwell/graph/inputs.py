@@ -11,7 +11,7 @@ import jsonschema_rs
 import msgspec
 
 from stepwell.errors import InputInvalid, InputTooLarge
-from stepwell.graph.schemas import TooMuchWork, Work, values_in, work_of
+from stepwell.graph.schemas import MOST_WORK, TooMuchWork, Work, values_in, work_of
 from stepwell.kernel.codec import MAX_RESULT_BYTES, depth_of, encode
 from stepwell.kernel.names import cut
 
@@ -93,6 +93,8 @@ class Inputs:
             raise InputTooLarge(
                 f"By this schema no input can be checked. {error.path}: {error.message}"
             ) from None
+        except ValueError:
+            return MOST_WORK
 
     @cached_property
     def _reads(self) -> bool:

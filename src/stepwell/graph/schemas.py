@@ -13,12 +13,14 @@ from urllib.parse import unquote, urljoin
 
 import msgspec
 
-from stepwell.graph.problems import below
+from stepwell.graph.problems import Problems, below
 
 # How often the parts of a schema may look at one value.
 MOST_VISITS = 100_000
 # How many parts may be inside each other, references followed.
 MAX_LEVELS = 200
+# How many addresses references in a part may count from.
+MOST_ADDRESSES = 16
 # Parts that look at the same value: one each, a list of them, or some with names.
 _HERE = ("not", "if", "then", "else")
 _HERE_LISTED = ("allOf", "anyOf", "oneOf")
@@ -58,6 +60,21 @@ class Work(NamedTuple):
     defaults: int
 
 
+def check_work(schema: dict[str, Any] | None, problems: Problems) -> None:
+    """Note if the inputs of a definition could not be checked in any reasonable time."""
+    if schema is None or any(each.code == "bad_schema" for each in problems.found):
+        return
+    try:
+        work_of(schema)
+    except TooMuchWork as error:
+        problems.error(
+            error.path, "schema_too_large", error.message,
+            "Let definitions refer to fewer others, or say less of what is inside.",
+        )  # fmt: skip
+    except ValueError as error:
+        problems.error("inputs", "bad_schema", f"inputs cannot be used as a schema: {error}.")
+
+
 def work_of(schema: dict[str, Any]) -> Work:
     """How much work a schema makes; raises TooMuchWork, or ValueError if it is not complete."""
     text = msgspec.json.encode(schema)
@@ -68,6 +85,10 @@ def work_of(schema: dict[str, Any]) -> Work:
 def values_in(text: bytes) -> int:
     """How many values JSON has at most."""
     return 1 + text.count(b",") + text.count(b"[") + text.count(b"{")
+
+
+# As much as there may be, where it is not known.
+MOST_WORK = Work(MOST_VISITS, 2, 0)
 
 
 class _Count(NamedTuple):
@@ -84,9 +105,11 @@ class _Schema:
 
     def __init__(self, schema: dict[str, Any]) -> None:
         self._schema = schema
-        # Part → the address that it counts from, and address → part.
-        self._bases: dict[int, str] = {}
-        self._resources: dict[str, Any] = {_HOME: schema}
+        # What says the address of a part.
+        self._address = "id" if "draft-04" in str(schema.get("$schema")) else "$id"
+        # Part → addresses that its references may count from, and address → parts.
+        self._bases: dict[int, tuple[str, ...]] = {}
+        self._resources: dict[str, list[Any]] = {_HOME: [schema]}
         self._anchors: dict[str, list[Any]] = {}
         self._looks_again = False
         self._find_names(schema)
@@ -126,37 +149,50 @@ class _Schema:
     # -- references ----------------------------------------------------------------------
 
     def _find_names(self, schema: dict[str, Any]) -> None:
-        left: list[tuple[Any, str]] = [(schema, _HOME)]
+        """Note what every part may be called, and what its references may count from.
+
+        Which of these holds depends on the version of the language and on what stands beside it.
+        Whatever may be meant is counted: a schema has to be little work in any case.
+        """
+        left: list[tuple[Any, tuple[str, ...]]] = [(schema, (_HOME,))]
         while left:
-            part, base = left.pop()
+            part, bases = left.pop()
             if isinstance(part, dict):
-                for word in ("$id", "id"):
+                if isinstance(name := part.get(self._address), str) and name[:1] != "#":
+                    bases = tuple({*bases, *(_joined(base, name)[0] for base in bases)})
+                    if len(bases) > MOST_ADDRESSES:
+                        raise ValueError("parts with addresses are too deep inside of each other")
+                    for base in bases:
+                        self._resources.setdefault(base, []).append(part)
+                for word in ("$id", "id", "$anchor", "$dynamicAnchor"):
                     if isinstance(name := part.get(word), str):
-                        base = _joined(base, name)[0] if name[:1] != "#" else base
-                        self._resources.setdefault(base, part)
-                        self._anchors.setdefault(name.partition("#")[2], []).append(part)
-                for word in ("$anchor", "$dynamicAnchor"):
-                    if isinstance(name := part.get(word), str):
-                        self._anchors.setdefault(name, []).append(part)
-                self._bases[id(part)] = base
+                        self._anchors.setdefault(name.rpartition("#")[2], []).append(part)
+                self._bases[id(part)] = bases
                 self._looks_again |= any(word in part for word in _AGAIN)
             inner = part.values() if isinstance(part, dict) else part
-            left += ((each, base) for each in inner if isinstance(each, dict | list))
+            left += ((each, bases) for each in inner if isinstance(each, dict | list))
 
-    def referred(self, part: dict[str, Any]) -> Iterator[Any]:
+    def referred(self, part: dict[str, Any]) -> list[Any]:
         """What a part refers to; all that it may be, if that depends."""
+        found: dict[int, Any] = {}
         for word in _REFERENCES:
-            if not isinstance(name := part.get(word), str):
-                continue
-            address, fragment = _joined(self._bases[id(part)], name)
-            if address not in self._resources:
-                raise ValueError(f"it refers to {name[:200]!r}, which is not in it")
+            if isinstance(name := part.get(word), str):
+                meant = [each for each in self._meant(part, name) if each is not None]
+                if word == "$recursiveRef":
+                    meant += [each for parts in self._resources.values() for each in parts]
+                if not meant:
+                    raise ValueError(f"it refers to {name[:200]!r}, which is not in it")
+                found |= {id(each): each for each in meant}
+        return list(found.values())
+
+    def _meant(self, part: dict[str, Any], name: str) -> Iterator[Any]:
+        for base in self._bases[id(part)]:
+            address, fragment = _joined(base, name)
+            resources = self._resources.get(address, [])
             if not fragment or fragment.startswith("/"):
-                yield _pointed(self._resources[address], fragment)
-            else:
+                yield from (_pointed(each, fragment) for each in resources)
+            elif resources:
                 yield from self._anchors.get(fragment, ())
-            if word == "$recursiveRef":
-                yield from (each for each in self._resources.values() if each is not part)
 
 
 class _Counting:
@@ -184,7 +220,7 @@ class _Counting:
         if level > MAX_LEVELS:
             raise self._schema.too_deep(part)
         self._open.add(key)
-        visits, returns = 1, 0
+        visits, returns = 1 + _compared(part), 0
         for each in [*self._schema.referred(part), *_here(part)]:
             found = self.of(each, level + 1)
             visits, returns = visits + found.visits, returns + found.returns
@@ -202,12 +238,25 @@ class _Counting:
         return self.done[key]
 
 
+def _compared(part: dict[str, Any]) -> int:
+    """How many names and values a part compares what it looks at with."""
+    names = part.get("required"), *_named(part, "dependentRequired"), *_named(part, "dependencies")
+    values = [part[word] for word in ("enum", "const") if word in part]
+    return sum(len(each) for each in names if isinstance(each, list)) + sum(
+        values_in(msgspec.json.encode(each)) for each in values
+    )
+
+
+def _named(part: dict[str, Any], word: str) -> list[Any]:
+    return list(part[word].values()) if isinstance(part.get(word), dict) else []
+
+
 def _here(part: dict[str, Any]) -> Iterator[Any]:
     yield from (part[word] for word in _HERE if word in part)
     for word in _HERE_LISTED:
         yield from part[word] if isinstance(part.get(word), list) else ()
     for word in _HERE_NAMED:
-        yield from part[word].values() if isinstance(part.get(word), dict) else ()
+        yield from _named(part, word)
 
 
 def _inside(part: dict[str, Any]) -> Iterator[list[Any]]:
