@@ -136,3 +136,26 @@ async def test_a_retry_counts_under_what_is_published_by_then(
         for run in (*retries[1:], older):
             await until_code(sw, run.id, "throttle" if limit == "throttle" else "slot")
         assert (await sw.get_run(retries[0].id)).version == 1
+
+
+async def test_copies_of_runs_of_older_versions_are_keyed_by_what_is_published(
+    world: World,
+) -> None:
+    async with world([]) as sw, sw.worker(lease="1h"):
+        await sw.definitions.publish(graph({}, 30))
+        await sw.definitions.publish(keyed(1, 31))
+        run = await sw.start("g", {"k": "a"}, version=1)
+        await until(sw, run.id, "waiting")
+        assert (await sw.get_run(run.id)).concurrency_key == "g:a"
+        [step] = await sw.steps(run.id)
+        fork = await sw.fork(run.id, step.key, input={"k": "b"})
+        assert (await sw.get_run(fork.id)).concurrency_key == "g:b"
+        await sw.definitions.publish(keyed(5, 32))
+        await sw.cancel(run.id)
+        again = await sw.retry(run.id)
+        await until(sw, again.id, "waiting")
+        assert (await sw.get_run(again.id)).concurrency_limit == 5
+        await sw.definitions.publish(graph({}, 33))
+        await sw.cancel(again.id)
+        last = await sw.retry(again.id)
+        assert (await sw.get_run(last.id)).concurrency_key is None

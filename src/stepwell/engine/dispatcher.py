@@ -79,9 +79,10 @@ class Dispatcher:
         """Let those claim who may have missed what the batch made due."""
         for crew in self._concerned(batch):
             # A claim in the batch has seen all of its workspace that the batch made due, except
-            # what the sweep of a claim behind it set free.
-            others = (ask for name, ask in asks.items() if name != crew.workspace_id)
-            missed = crew.workspace_id not in asks or any(ask.sweep for ask in others)
+            # what a claim behind it set free: by its sweep, or by leaving a slot they share.
+            others = [ask for name, ask in asks.items() if name != crew.workspace_id]
+            shared = self._shared and bool(others)
+            missed = crew.workspace_id not in asks or shared or any(ask.sweep for ask in others)
             if missed or len(crew.workers) > 1:
                 crew.claim_soon()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -89,6 +90,16 @@ class Revisions:
             if len(self._kept) >= KEPT:
                 del self._kept[next(iter(self._kept))]
             self._kept[hash] = found
+        return found
+
+    async def known(self, name: str, hash: str) -> list[Revision]:
+        """A revision by its hash, and all others of the definition that this process can read."""
+        listed = await self._records.revisions(self._workspace_id, name)
+        found = [await self.get(hash)]
+        for each in listed:
+            if each.hash != hash:
+                with suppress(InvalidDefinition, RevisionNotFound):
+                    found.append(await self.get(each.hash))
         return found
 
 

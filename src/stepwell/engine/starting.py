@@ -232,11 +232,16 @@ class Starter:
         return found, await self._revisions.get(found.revision)
 
     async def is_keyed_by_policy(self, run: Run) -> bool:
-        """Whether a run has its concurrency key of its definition, and was not given it."""
+        """Whether a run has its concurrency key of its definition, and was not given it.
+
+        Of some revision: the one that was current when it was started may not be its own.
+        """
         if run.revision is None:
             return False
-        definition = (await self._revisions.get(run.revision)).definition
-        return run.concurrency_key == policy_key(definition, run.input, run.trigger)
+        for revision in await self._revisions.known(run.definition, run.revision):
+            if run.concurrency_key == policy_key(revision.definition, run.input, run.trigger):
+                return True
+        return False
 
     async def version_of(self, revision: str, number: int) -> VersionRow:
         """The version that a document is, whether or not it was published."""

@@ -134,15 +134,17 @@ async def rooms_of(db: asyncpg.Connection, keys: Collection[Key], now: int) -> d
     found: dict[Key, Room] = {}
     if limits:
         rows = await db.fetch(
-            f"""SELECT k.key, {_SLOTS}, {_calls("r.due_at IS NOT NULL")}
-                FROM unnest($1::text[]) AS k (key)""",
+            f"""SELECT k.key, {_SLOTS}, c.*
+                FROM unnest($1::text[]) AS k (key)
+                CROSS JOIN {_called("r.due_at IS NOT NULL")} c""",
             list(limits),
         )
         found = {(row[0], None): _room(row[1:]) for row in rows}
     if throttles := [each for each in keys if each[1] is not None]:
         rows = await db.fetch(
-            f"""SELECT k.key, k.period, {_BEGUN}, {_calls("r.due_at <= $2")}
-                FROM unnest($1::text[], $3::bigint[]) AS k (key, period)""",
+            f"""SELECT k.key, k.period, {_BEGUN}, c.*
+                FROM unnest($1::text[], $3::bigint[]) AS k (key, period)
+                CROSS JOIN {_called("r.due_at <= $2")} c""",
             [key for key, _ in throttles],
             now,
             [period for _, period in throttles],
@@ -151,15 +153,15 @@ async def rooms_of(db: asyncpg.Connection, keys: Collection[Key], now: int) -> d
     return found
 
 
-def _calls(when: str) -> str:
-    """SQL: priorities and ids of those who were called for the limit `k`, each in one order."""
-    line = f"FROM runs r WHERE r.blocked_on = k.key AND {when} AND {ANSWERABLE} ORDER BY r.id"
-    return f"ARRAY(SELECT r.priority {line}), ARRAY(SELECT r.id {line})"
+def _called(when: str) -> str:
+    """SQL: priorities and ids of those who were called for the limit `k`, in the same order."""
+    return f"""LATERAL (SELECT array_agg(r.priority ORDER BY r.id), array_agg(r.id ORDER BY r.id)
+                        FROM runs r WHERE r.blocked_on = k.key AND {when} AND {ANSWERABLE})"""
 
 
 def _room(row: Sequence[Any]) -> Room:
     taken, priorities, ids = row
-    return Room(taken, zip((-each for each in priorities), ids, strict=True))
+    return Room(taken, zip((-each for each in priorities or ()), ids or (), strict=True))
 
 
 async def take_turns(
