@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from datetime import UTC, datetime
+from random import Random
+
 import pytest
 
+from stepwell.kernel.clock import to_micros
 from stepwell.kernel.schedules import Schedule
 
 SENTENCES = {
@@ -130,7 +134,8 @@ SENTENCES = {
     "0 0-4,6-9 * * *": "Every hour from 00:00 to 04:00 and from 06:00 to 09:00",
     "0 1,3,4,5,6,7,9 * * *": "Every hour from 03:00 to 07:00, at 01:00 and at 09:00",
     "7,9 9-17 * * *": "At 7 and 9 minutes past the hour, from 09:07 to 17:09, every day",
-    "1,2,3 1,2,5,6,9 * * *": "At minutes 1, 2, and 3 past hours 1, 2, 5, 6, and 9",
+    "1,2,3 1,2,5,6,9 * * *": "Every minute from 1 to 3 past the hours 1, 2, 5, 6 and 9",
+    "1,3 1,2,5,6,9 1-31 * 1": "At 1 and 3 minutes past the hours 1, 2, 5, 6 and 9, every day",
     "0 0 * * SUN-THU": "At 00:00, Sunday to Thursday",
     "0 0 * * SAT,SUN,MON": "At 00:00, Saturday to Monday",
     "0 0 * * 1,5L": "At 00:00, on Monday and the last Friday of the month",
@@ -160,6 +165,18 @@ SENTENCES = {
     "0 0 * * 0,7": "At 00:00, on Sunday",
     "0 12 */2 * *": "At 12:00, on every 2nd day of the month from the 1st",
     "0 */6 * * *": "Every 6 hours from 00:00",
+    "0 7-7/3 * * *": "At 07:00, every day",
+    "0 07-7/3 * * *": "At 07:00, every day",
+    "5-5/20 * * * *": "At 5 minutes past every hour",
+    "0 0 9-9/10 * *": "At 00:00, on the 9th of the month",
+    "0 0 * 2-2/3 *": "At 00:00, every day in February",
+    "0 0 * * FRI-FRI/2": "At 00:00, on Friday",
+    "0 0 * * MON-1/2": "At 00:00, on Monday, Wednesday, Friday and Sunday",
+    "0 0 1 JAN-1/6 *": "At 00:00, on the 1st of January and July",
+    "0 0 L/2 * *": "At 00:00, on the last day of the month",
+    "0 0 L,LW * *": "At 00:00, on the last day and the last day from Monday to Friday of the month",
+    "0 0 * * 0#1,7#1": "At 00:00, on the 1st Sunday of the month",
+    "0 0 * * 1#3,1L": "At 00:00, on the last Monday and the 3rd Monday of the month",
 }
 
 
@@ -167,3 +184,27 @@ SENTENCES = {
 def test_a_sentence_says_when_it_fires(cron: str) -> None:
     found = Schedule(cron=cron, zone="Europe/Berlin").described()
     assert found == f"{SENTENCES[cron]}, in Europe/Berlin."
+
+
+# Ways to write each field, many of which mean the same.
+FIELDS = (
+    ("0", "00", "*/60", "5-5/20", "5", "*/30", "0,30", "0/30", "*/25", "1,2,3", "1-3"),
+    ("7", "7-7/3", "7/3", "7,10,13,16,19,22", "*", "0-23", "*/6", "0/6", "1,2,5,6,9"),
+    ("*", "*/1", "1-31", "1", "1-1/5", "1/15", "1,16,31", "L", "L/2", "LW", "L,LW", "15,L", "*/9"),
+    ("*", "1-12", "JAN", "1-1/3", "JAN-1/3", "1/3", "*/3", "1,4,7,10"),
+    ("*", "0-6", "MON", "1-1/2", "MON-1/2", "1/2", "*/2", "0/2", "1#2", "MON#2", "5L", "0,5L"),
+)
+
+
+def test_what_is_told_the_same_fires_at_the_same_times() -> None:
+    random, begin = Random(7), to_micros(datetime(2026, 1, 1, tzinfo=UTC))
+    told: dict[str, dict[str, list[int]]] = {}
+    for _ in range(600):
+        cron = " ".join(random.choice(field) for field in FIELDS)
+        schedule = Schedule(cron=cron)
+        told.setdefault(schedule.described(), {})[cron] = schedule.next_fires(begin, 100)
+    several = [fires for fires in told.values() if len(fires) > 1]
+    assert len(several) > 20
+    for fires in several:
+        first, *others = fires.values()
+        assert all(each == first for each in others), list(fires)

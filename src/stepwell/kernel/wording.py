@@ -1,25 +1,25 @@
 """Schedules in words: one sentence by which people see whether it is what they meant.
 
-Each field of a cron expression is first read as the values it stands for, so that `*/60`, `0-0` and
-`00` are told like `0`.
+A cron expression is told by the values that cronsim reads from it, which are those it fires at. So
+`*/60`, `0-0` and `00` are told like `0`.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Sequence
+from datetime import datetime
 from itertools import pairwise
 from typing import NamedTuple
 
-from cronsim.explain import explain
+from cronsim import CronSim
 
 _WEEKDAYS = ("", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday")
 _MONTHS = ("", "January", "February", "March", "April", "May", "June", "July", "August",
            "September", "October", "November", "December")  # fmt: skip
 _UNITS = (("day", 86_400), ("hour", 3600), ("minute", 60), ("second", 1))
-_PART = re.compile(r"(?:(\*)|(\w+)(?:-(\w+))?)(?:/(\d+))?")
-_NTH = re.compile(r"(\w+)#([1-5])|(\d+)L")
-_LAST = {"L": "last day", "LW": "last day from Monday to Friday"}
+_LAST = {CronSim.LAST: "last day", CronSim.LAST_WEEKDAY: "last day from Monday to Friday"}
+# It has to begin somewhere; nothing is asked of it but what it has read.
+_ANY = datetime(2026, 1, 1)  # noqa: DTZ001
 # More times of a day than these are not listed, nor more that follow each other evenly.
 MOST_TIMES, MOST_EVEN = 6, 3
 # So many that follow each other are told as a range.
@@ -41,13 +41,10 @@ def every_sentence(seconds: float) -> str:
 
 def cron_sentence(text: str, zone: str) -> str:
     """`At 02:00, Monday to Friday, in Europe/Berlin.` for five fields in capitals."""
-    minute, hour, day, month, weekday = text.split()
-    time = _time(_values(minute, 0, 59), _values(hour, 0, 23))
-    if time is None:  # cronsim has words for everything
-        return f"{explain(text)}, in {zone}."
-    months = _values(month, 1, 12, _MONTHS)
+    read = CronSim(text, _ANY)
+    time, months = _time(sorted(read.minutes), sorted(read.hours)), sorted(read.months)
     within = "" if len(months) == 12 else _spans(months, _MONTHS.__getitem__)
-    days = _days(_Days.read(day, 1, 31), _Days.read(weekday, 1, 7, _WEEKDAYS), within)
+    days = _days(_Days.of_month(read), _Days.of_week(read), within, both=read.day_and)
     if not days and time.startswith("At ") and "every hour" not in time:
         days = "every day"
     return ", ".join(part for part in (time, days, f"in {zone}") if part) + "."
@@ -56,8 +53,8 @@ def cron_sentence(text: str, zone: str) -> str:
 # -- the times of a day --------------------------------------------------------------------
 
 
-def _time(minutes: list[int], hours: list[int]) -> str | None:
-    """The times of a day; None if they are too odd to be told."""
+def _time(minutes: list[int], hours: list[int]) -> str:
+    """The times of a day."""
     even, hourly = _even(minutes, 60), len(minutes) == 1
     goes_on = _even(hours, 24) if hourly else even
     most = MOST_EVEN if goes_on else MOST_TIMES
@@ -77,7 +74,9 @@ def _time(minutes: list[int], hours: list[int]) -> str | None:
     if len(_runs(hours)) == 1:
         return f"{past} the hour, from {_span(hours, minutes)}"
     step = _even(hours, 24)
-    return None if step is None else f"{past} every {_ordinal(step)} hour from 00:00"
+    if step is None:
+        return f"{past} the hours {_listed([str(each) for each in hours])}"
+    return f"{past} every {_ordinal(step)} hour from 00:00"
 
 
 def _hourly(minute: int, hours: list[int]) -> str:
@@ -115,25 +114,27 @@ def _span(hours: list[int], minutes: list[int]) -> str:
 
 
 class _Days(NamedTuple):
-    """A field that says days: values, what has words of its own, and whether it begins with *."""
+    """A field that says days: values, and what has words of its own."""
 
     values: list[int]
     special: list[str]
-    open: bool
     all: bool
 
     @classmethod
-    def read(cls, field: str, first: int, last: int, names: Sequence[str] = ()) -> _Days:
-        parts = dict.fromkeys(field.split(","))
-        special = [part for part in parts if part in _LAST or _NTH.fullmatch(part)]
-        plain = ",".join(part for part in parts if part not in special)
-        values = _values(plain, first, last, names) if plain else []
-        return cls(values, special, field.startswith("*"), len(values) == last - first + 1)
+    def of_month(cls, read: CronSim) -> _Days:
+        values = sorted(read.days - _LAST.keys())
+        special = [words for last, words in _LAST.items() if last in read.days]
+        return cls(values, special, len(values) == 31)
+
+    @classmethod
+    def of_week(cls, read: CronSim) -> _Days:
+        values = sorted({each or 7 for each in read.weekdays if isinstance(each, int)})
+        nths = {(each[0] or 7, each[1]) for each in read.weekdays if isinstance(each, tuple)}
+        return cls(values, _nths(sorted(nths)), len(values) == 7)
 
 
-def _days(of_month: _Days, of_week: _Days, months: str) -> str:
+def _days(of_month: _Days, of_week: _Days, months: str, *, both: bool) -> str:
     """On which days it is, in these months; empty for all days of all."""
-    both = of_month.open or of_week.open
     limited = [each for each in (of_month, of_week) if not each.all]
     if not limited or (len(limited) == 1 and not both):  # either will do, and one always does
         return f"every day in {months}" if months else ""
@@ -150,7 +151,7 @@ def _days(of_month: _Days, of_week: _Days, months: str) -> str:
 
 
 def _of_month(days: _Days) -> str:
-    values, last = days.values, [_LAST[each] for each in days.special]
+    values, last = days.values, days.special
     if len(values) > MOST_TIMES and values == list(range(1, 32, step := values[1] - values[0])):
         every = f"every {_ordinal(step)} day of the month from the 1st"
         return f"on {' and the '.join([every, *last])}"
@@ -163,22 +164,20 @@ def _of_week(days: _Days, before_range: str = "") -> str:
     found = [each for run in runs for each in _run(run, _WEEKDAYS.__getitem__)]
     if len(runs) == 1 and len(runs[0]) >= RANGE and not days.special:
         return f"{before_range} {found[0]}".strip()
-    return f"on {_listed([*found, *_nths(days)])}"
+    return f"on {_listed([*found, *days.special])}"
 
 
 def _one_of_week(days: _Days) -> str:
     found = [f"a {_WEEKDAYS[each]}" for each in days.values]
-    return _listed([*found, *_nths(days)], "or")
+    return _listed([*found, *days.special], "or")
 
 
-def _nths(days: _Days) -> list[str]:
+def _nths(days: list[tuple[int, int]]) -> list[str]:
     """`the 2nd Monday of the month`"""
-    found = []
-    for each in days.special:
-        nth = _NTH.fullmatch(each)
-        assert nth is not None
-        which = _ordinal(int(nth[2])) if nth[2] else "last"
-        found.append(f"the {which} {_WEEKDAYS[_number(nth[1] or nth[3], _WEEKDAYS) or 7]}")
+    found = [
+        f"the {'last' if nth == CronSim.LAST else _ordinal(nth)} {_WEEKDAYS[day]}"
+        for day, nth in days
+    ]
     return [*found[:-1], f"{found[-1]} of the month"] if found else []
 
 
@@ -191,31 +190,7 @@ def _around(values: list[int]) -> list[list[int]]:
     return runs if len(joined) < RANGE else [joined, *runs[1:-1]]
 
 
-# -- fields --------------------------------------------------------------------------------
-
-
-def _values(field: str, first: int, last: int, names: Sequence[str] = ()) -> list[int]:
-    """All that a field stands for, in order; 0 is Sunday, as 7 is."""
-    found: set[int] = set()
-    for part in field.split(","):
-        match = _PART.fullmatch(part)
-        assert match is not None, "it was read before"
-        begin = first if match[1] else _number(match[2], names)
-        end = last if match[1] or (match[4] and not match[3]) else begin
-        end = _number(match[3], names) if match[3] else end
-        if names is _WEEKDAYS and match[1]:  # the week of cron begins on Sunday
-            begin, end = 0, 6
-        found.update(range(begin, end + 1, int(match[4] or 1)))
-    if names is _WEEKDAYS:
-        found = {each or 7 for each in found}
-    return sorted(found)
-
-
-def _number(text: str, names: Sequence[str]) -> int:
-    if text.isdecimal():
-        return int(text)
-    found = next(n for n, name in enumerate(names) if name and name[:3].upper() == text)
-    return 0 if names is _WEEKDAYS and found == 7 else found
+# -- values --------------------------------------------------------------------------------
 
 
 def _even(values: list[int], whole: int) -> int | None:
