@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 import json
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from stepwell.cli.oneself import own_name
 from stepwell.triggers.inbound.cloudevents import read_events
 from stepwell.triggers.inbound.headers import Headers
 from tests.surfaces.support import Cli
@@ -77,7 +77,7 @@ def test_a_trigger_is_made_changed_fired_and_deleted(cli: Cli) -> None:
     fired = cli.ok("triggers", "fire", "report/often", "--key", "k")
     assert fired["created"]
     assert not cli.ok("triggers", "fire", "report/often", "--key", "k")["created"]
-    said = f"started by       schedule often (by hand, by {getpass.getuser()})"
+    said = f"started by       schedule often (by hand, by {own_name()})"
     assert said in cli("runs", "show", fired["run_id"]).stdout
     assert cli.ok("triggers", "show", made["id"])["last_run_id"] == fired["run_id"]
     assert cli.ok("triggers", "disable", "report/often")["status"] == "disabled"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,6 +11,7 @@ import msgspec
 from stepwell.cli.arguments import common
 from stepwell.cli.documents import as_yaml, load, say_problems, say_published
 from stepwell.cli.drafts import draft
+from stepwell.cli.oneself import own_name
 from stepwell.cli.output import emit, moment, table
 from stepwell.cli.session import connected
 from stepwell.cli.syncing import sync
@@ -152,7 +152,7 @@ def publish(
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.definitions.publish(
             document.document, if_match=if_match, version=version, note=note,
-            enabled=False if disabled else None, author=getpass.getuser(),
+            enabled=False if disabled else None, author=own_name(),
         )  # fmt: skip
 
     result = connected(store, work)
@@ -209,7 +209,7 @@ def rollback(
 
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.definitions.rollback(
-            name, ref, if_match=if_match, note=note, author=getpass.getuser()
+            name, ref, if_match=if_match, note=note, author=own_name()
         )
 
     say_published(connected(store, work), as_json)

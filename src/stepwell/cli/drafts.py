@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from stepwell.cli.arguments import common
 from stepwell.cli.documents import problem_lines, say_problems, say_published, text_of
+from stepwell.cli.oneself import own_name
 from stepwell.cli.output import emit, moment
 from stepwell.cli.session import connected
 from stepwell.graph.documents import plain
@@ -63,9 +63,9 @@ def save(
     async def work(stepwell: Stepwell) -> tuple[Any, list[Problem]]:
         definitions = stepwell.definitions
         if name not in [each.name for each in await definitions.list()]:
-            await definitions.create(name, text, author=getpass.getuser(), enabled=True)
+            await definitions.create(name, text, author=own_name(), enabled=True)
         saved = await definitions.save_draft(
-            name, text, if_match=if_match, base_hash=base_hash, author=getpass.getuser()
+            name, text, if_match=if_match, base_hash=base_hash, author=own_name()
         )
         return saved, (await definitions.validation(text)).problems
 
@@ -122,7 +122,7 @@ def publish(
 
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.definitions.publish_draft(
-            name, if_match=if_match, version=version, note=note, author=getpass.getuser()
+            name, if_match=if_match, version=version, note=note, author=own_name()
         )
 
     result = connected(store, work)

@@ -6,7 +6,6 @@ operation's own. A command that deserves more is written by hand, and then this 
 
 from __future__ import annotations
 
-import getpass
 import shlex
 import sys
 from collections.abc import Mapping
@@ -17,6 +16,7 @@ import click
 import msgspec
 
 from stepwell.cli.arguments import common, read_json
+from stepwell.cli.oneself import own_name
 from stepwell.cli.output import compact, emit
 from stepwell.cli.rendering import lines_of
 from stepwell.cli.session import connected
@@ -104,7 +104,7 @@ def _command(operation: Operation, verb: str) -> click.Command:
                 raise InvalidInput(
                     f"{operation.name} is for servers alone: name one with STEPWELL_URL."
                 ) from None
-            caller = Caller(getpass.getuser(), "own", "owner")
+            caller = Caller(own_name(), "own", "owner")
             return await operation.call(stepwell, caller, arguments)
 
         shown = operation.shown(connected(store, work))

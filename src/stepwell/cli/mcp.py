@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
 import sys
 from importlib import import_module
@@ -12,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from stepwell.cli.arguments import store_option
+from stepwell.cli.oneself import own_name
 from stepwell.cli.session import WORKSPACE, store_url
 from stepwell.errors import WorkspaceNotFound
 from stepwell.operation import Caller
@@ -62,7 +62,7 @@ def mcp(
         stream=sys.stderr, level=logging.WARNING, format="%(asctime)s %(levelname)s %(message)s"
     )
     surface = _surface()
-    caller = Caller(getpass.getuser(), level, "owner")
+    caller = Caller(own_name(), level, "owner")
     # As at the server: pages of workspaces other than the first are below their names.
     below = "" if workspace == WORKSPACE else f"/@{workspace}"
     manner = surface.Manner(wait_seconds, url and url.rstrip("/") + below)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
 from stepwell.cli.arguments import common, read_json
+from stepwell.cli.oneself import own_name
 from stepwell.cli.output import emit, moment, table
 from stepwell.cli.session import connected
 from stepwell.errors import InvalidInput
@@ -58,7 +58,7 @@ def propose(
 
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.proposals.propose(
-            name, operations, base_hash=base, note=note, author=by or getpass.getuser()
+            name, operations, base_hash=base, note=note, author=by or own_name()
         )
 
     _say(connected(store, work), as_json)
@@ -140,7 +140,7 @@ def review(
 
     async def work(stepwell: Stepwell) -> Any:
         return await stepwell.proposals.review(
-            proposal_id, decision == "approve", reviewer=by or getpass.getuser(), note=note
+            proposal_id, decision == "approve", reviewer=by or own_name(), note=note
         )
 
     _say(connected(store, work), as_json)
@@ -159,7 +159,7 @@ def apply(proposal_id: str, by: str | None, store: str | None, as_json: bool) ->
     """
 
     async def work(stepwell: Stepwell) -> Any:
-        await stepwell.proposals.apply(proposal_id, author=by or getpass.getuser())
+        await stepwell.proposals.apply(proposal_id, author=by or own_name())
         return await stepwell.proposals.get(proposal_id)
 
     _say(connected(store, work), as_json)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import getpass
 import inspect
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 from stepwell.catalog import operations
+from stepwell.cli.oneself import own_name
 from stepwell.cli.server_files import needs_store
 from stepwell.errors import InvalidInput, UnknownDefinition
 from stepwell.kernel.programs import definition_of
@@ -92,7 +92,7 @@ class RemoteNoun(Calling):
 
 def _check_caller(name: Any) -> None:
     """Refuse to act in the name of another: the server knows who has the token."""
-    if isinstance(name, str) and name not in ("", getpass.getuser()):
+    if isinstance(name, str) and name not in ("", own_name()):
         raise InvalidInput(
             f"At a server you are who your token belongs to, not {name!r}; leave that out."
         )

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import getpass
 import logging
 from collections.abc import Awaitable, Callable
 from typing import TYPE_CHECKING, Any
@@ -15,6 +14,7 @@ from stepwell.cli.arguments import common, read_json, run_id
 from stepwell.cli.documents import load, say_problems, sibling
 from stepwell.cli.exits import FAILURE, OK
 from stepwell.cli.gates import ROLES
+from stepwell.cli.oneself import own_name
 from stepwell.cli.output import emit
 from stepwell.cli.progress import follow, say_end
 from stepwell.cli.server_files import needs_store
@@ -88,7 +88,7 @@ def run(
             started = await stepwell.start_document(document.document, input)
         else:
             started = await stepwell.start_document(
-                document.document, input, trigger=trigger, user=getpass.getuser()
+                document.document, input, trigger=trigger, user=own_name()
             )
         click.echo(f"Run {started.id} of {definition.name} started.", err=True)
         return started.id, plan
@@ -140,7 +140,7 @@ def resume(
         if decision is not None:
             gate = await _gate(stepwell, run, gate_id)
             await stepwell.gates.decide(
-                gate, decision, by=by or getpass.getuser(), note=note, token=token,
+                gate, decision, by=by or own_name(), note=note, token=token,
                 roles=ROLES,
             )  # fmt: skip
         return run_id, plan

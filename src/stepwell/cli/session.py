@@ -7,7 +7,6 @@ file that `stepwell serve` keeps in the folder it runs in.
 from __future__ import annotations
 
 import asyncio
-import getpass
 from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -17,6 +16,7 @@ from urllib.parse import urlsplit
 import click
 
 from stepwell.catalog import check_url, is_sqlite, sqlite_path
+from stepwell.cli.oneself import own_name
 from stepwell.cli.server_files import ServerFiles, listens
 from stepwell.errors import InvalidInput, RunNotFound
 from stepwell.kernel.names import STATE_FOLDER
@@ -122,7 +122,7 @@ def _at_server(server: ServerPlace, work: Callable[[Stepwell], Awaitable[T]]) ->
 
 def by(stepwell: Stepwell) -> dict[str, Any]:
     """Who starts a run, as an option of a start: a server knows that by the token."""
-    return {} if hasattr(stepwell, "server_url") else {"user": getpass.getuser()}
+    return {} if hasattr(stepwell, "server_url") else {"user": own_name()}
 
 
 @contextmanager

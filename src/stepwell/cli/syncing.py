@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -13,6 +12,7 @@ import msgspec
 from stepwell.cli.arguments import common
 from stepwell.cli.documents import ENDINGS, load, problem_lines
 from stepwell.cli.exits import INPUT_ERROR, OK
+from stepwell.cli.oneself import own_name
 from stepwell.cli.output import emit
 from stepwell.cli.session import connected
 from stepwell.errors import InvalidInput
@@ -44,7 +44,7 @@ def sync(folder: str, apply: bool, delete_missing: bool, store: str | None, as_j
     async def work(stepwell: Stepwell) -> SyncPlan:
         return await stepwell.definitions.sync_all(
             [found.document for found in loaded], delete_missing=delete_missing,
-            apply=apply, author=getpass.getuser(),
+            apply=apply, author=own_name(),
         )  # fmt: skip
 
     plan = connected(store, work)

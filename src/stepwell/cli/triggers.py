@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from collections.abc import Awaitable, Callable
 from datetime import datetime
 from typing import TYPE_CHECKING, Any
@@ -13,6 +12,7 @@ from msgspec.structs import asdict
 from stepwell.cli.arguments import common, read_json
 from stepwell.cli.documents import say_problems
 from stepwell.cli.health import Health, health_of, warn_without_worker
+from stepwell.cli.oneself import own_name
 from stepwell.cli.output import emit, fire_lines
 from stepwell.cli.session import connected
 from stepwell.cli.triggertext import list_lines, show_lines
@@ -220,7 +220,7 @@ def fire(trigger: str, payload: str, key: str | None, store: str | None, as_json
     given = read_json(payload, "The payload")
 
     async def work(stepwell: Stepwell) -> tuple[str, bool, list[str]]:
-        fired = await stepwell.triggers.fire(trigger, given, key=key, user=getpass.getuser())
+        fired = await stepwell.triggers.fire(trigger, given, key=key, user=own_name())
         await warn_without_worker(stepwell)
         left_out = fired.created and await _left_out(stepwell, trigger, fired.run_id, given)
         return fired.run_id, fired.created, left_out or []

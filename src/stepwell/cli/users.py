@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import getpass
 from typing import TYPE_CHECKING, Any
 
 import click
@@ -10,6 +9,7 @@ import click
 from stepwell.catalog import operations
 from stepwell.cli.arguments import common
 from stepwell.cli.generated import ASKED, asked
+from stepwell.cli.oneself import own_name
 from stepwell.cli.output import emit, moment
 from stepwell.cli.rendering import lines_of
 from stepwell.cli.session import connected
@@ -89,7 +89,7 @@ def _done(name: str, given: dict[str, Any], store: str | None) -> tuple[Any, str
     operation = operations()[name]
 
     async def work(stepwell: Stepwell) -> tuple[Any, str | None]:
-        caller = Caller(getpass.getuser(), "own", "owner")
+        caller = Caller(own_name(), "own", "owner")
         made = await operation.call(stepwell, caller, given)
         return operation.shown(made), getattr(stepwell, "server_url", None)
 
