@@ -148,9 +148,10 @@ def shout():
 def talk():
     warnings.warn("mind the gap")
     Broken()
-    thread = threading.Thread(target=shout, name="shouter")
-    thread.start()
-    thread.join()
+    for target, name in ((shout, "shouter"), (sys.exit, "leaver")):
+        thread = threading.Thread(target=target, name=name)
+        thread.start()
+        thread.join()
 
 @workflow(name="talk")
 async def talking(ctx, input):
@@ -185,6 +186,7 @@ def test_every_line_is_json_if_that_is_wanted(lite: Cli, command: str, signals: 
     for wanted in ("Stopping;", "A thread has failed: shouter", "Exception ignored in"):
         assert [each for each in messages if each.startswith(wanted)], (wanted, messages)
     assert any("mind the gap" in each for each in messages)
+    assert not any("leaver" in each for each in messages)
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])

@@ -32,6 +32,8 @@ def configure_logs(form: LogFormat, stream: IO[str]) -> None:
 
 
 def _thread_failed(about: threading.ExceptHookArgs) -> None:
+    if issubclass(about.exc_type, SystemExit):  # it was to end; Python is silent, too
+        return
     name = "one" if about.thread is None else about.thread.name
     log.error("A thread has failed: %s.", name, exc_info=about.exc_value)
 
