@@ -132,7 +132,9 @@ class Users(Noun):
             if not await self._may_act(caller, theirs):
                 raise UserExists(
                     f"There is a user {name!r} in a workspace that you do not own, and its owners "
-                    "may be able to log in as them. Choose another name.",
+                    "may be able to log in as them. Whoever operates the server can take them in, "
+                    "on the store itself: for the workspace 'default' with `stepwell users create "
+                    "--store`, for others with Python.",
                     name=name,
                 )
             if theirs and hash is not None:
