@@ -304,7 +304,7 @@ async def test_a_webhook_starts_its_run(server: Served) -> None:
         sent = await server.http.post(f"/hooks/{path}", json={"n": 5})
         assert sent.status_code == 202, sent.text
         run = sent.json()
-        assert run["created"]
+        assert run == {"run_id": run["run_id"], "created": True, "events": 0, "note": None}
         assert await server.host.first.result(run["run_id"], timeout=30) == 10
 
 
