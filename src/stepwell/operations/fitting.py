@@ -14,10 +14,11 @@ from stepwell.kernel.names import show
 from stepwell.kernel.records import TriggerRecord
 from stepwell.operation import Workspace
 from stepwell.operations.arming import type_named
+from stepwell.record import VersionRow
 
 
-async def document_of(workspace: Workspace, definition: str) -> dict[str, Any] | None:
-    """The current document of a definition; None if it is code, which has none."""
+async def version_of(workspace: Workspace, definition: str) -> VersionRow:
+    """The current version of a definition; raises if there is none."""
     row = await workspace.store.version(workspace.id, definition, None)
     if row is None:
         raise UnknownDefinition(
@@ -25,6 +26,12 @@ async def document_of(workspace: Workspace, definition: str) -> dict[str, Any] |
             "a worker that brings it.",
             definition=definition,
         )
+    return row
+
+
+async def document_of(workspace: Workspace, definition: str) -> dict[str, Any] | None:
+    """The current document of a definition; None if it is code, which has none."""
+    row = await version_of(workspace, definition)
     if row.revision is None:
         return None
     text = await workspace.store.records.document(workspace.id, row.revision)

@@ -34,7 +34,7 @@ from stepwell.kernel.names import check_count, show
 from stepwell.kernel.records import RefusalRecord, TriggerRecord
 from stepwell.operation import Count, DefinitionRef, Noun, Workspace, operation
 from stepwell.operations.arming import armed, refuse_past, refuse_taken_path, renewed, type_named
-from stepwell.operations.fitting import document_of, doubts_of, refuse_unknown_inputs, zone_of
+from stepwell.operations.fitting import doubts_of, refuse_unknown_inputs, version_of, zone_of
 from stepwell.operations.revising import check_flag
 from stepwell.operations.trigger_views import (
     PREVIEWED,
@@ -75,7 +75,7 @@ class Triggers(Noun):
         await self._workspace.settled()
         found = await self._records.triggers(self._workspace.id, definition)
         if not found and definition is not None:
-            await document_of(self._workspace, definition)  # raises if there is none
+            await version_of(self._workspace, definition)  # raises if there is none
         return found
 
     async def get(self, trigger: str) -> TriggerRecord:
