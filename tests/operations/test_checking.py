@@ -6,7 +6,8 @@ import asyncio
 from typing import Any
 
 from stepwell.catalog import node_types
-from stepwell.graph.documents import checked
+from stepwell.graph.conditions import VARIABLES, evaluate
+from stepwell.graph.documents import Checked, checked
 from stepwell.operations.checking import LARGE, check_document
 
 
@@ -34,9 +35,34 @@ async def test_others_have_their_turn_while_a_large_document_is_checked() -> Non
     assert await turns_during(document(2000)) > 10
 
 
-async def test_several_at_once_are_found_the_same_in_as_by_themselves() -> None:
-    documents = [document(nodes) for nodes in (3, 1200, 1500, 2000)]
-    assert len(str(documents[1])) > LARGE
-    found = await asyncio.gather(*(check_document(each, node_types()) for each in documents))
-    for one, each in zip(found, documents, strict=True):
+def conditions(nodes: int, number: int) -> dict[str, Any]:
+    """A document with as many conditions, each of its own; every seventh is wrong."""
+    found = document(nodes)
+    found["edges"] = [
+        {
+            "source": f"n{i}", "target": f"n{i + 1}",
+            "condition": f"input.n {'=' if i % 7 == 6 else '=='} {number + i}",
+        }
+        for i in range(nodes - 1)
+    ]  # fmt: skip
+    return found
+
+
+async def test_what_is_checked_aside_and_what_is_read_meanwhile_do_not_disturb_each_other() -> None:
+    large = [conditions(1200, 10_000 * each) for each in (1, 2)]
+    assert all(len(str(each)) > LARGE for each in large)
+    aside = asyncio.gather(*(check_document(each, node_types()) for each in large))
+    variables = tuple(sorted(VARIABLES))
+    small: list[tuple[dict[str, Any], Checked]] = []
+    while not aside.done() and len(small) < 200:
+        number = len(small)
+        # Also what is being read aside: both use the same environments and texts of conditions.
+        for value in (number, 10_000 + number % 1200):
+            assert evaluate(f"input.n == {value}", variables, {"input": {"n": value}})
+        asked = conditions(8, number)
+        small.append((asked, await check_document(asked, node_types())))
+        await asyncio.sleep(0)
+    assert len(small) > 3
+    found = await aside
+    for each, one in [*zip(large, found, strict=True), *small[:20]]:
         assert one.problems == checked(each, node_types()).problems
