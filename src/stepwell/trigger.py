@@ -20,6 +20,7 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Mapping, Sequence
+from functools import partial
 from typing import Any, ClassVar
 
 import msgspec
@@ -46,7 +47,7 @@ class TriggerConfig(Config):
     @classmethod
     def _check_map(cls, value: dict[str, Any] | None) -> dict[str, Any] | None:
         if value is not None:
-            plainly(read_map, value)
+            plainly(partial(read_map, stored=True), value)  # slips are told when it is saved
         return value
 
 

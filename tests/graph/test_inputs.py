@@ -161,3 +161,9 @@ def test_what_would_take_long_to_check_is_refused_unchecked(
 def test_a_schema_that_nothing_can_be_checked_by_is_told_of_before_it_is_tried() -> None:
     with pytest.raises(InputTooLarge, match=r"inputs\.\$defs\.d\d+: With all"):
         Inputs(doubling(60, {})).prepared(1)
+
+
+def test_a_pattern_that_backtracks_is_given_up() -> None:
+    schema = {"patternProperties": {"^(?:a|aa|aaa)*(?<=c)(?=.)$": {"type": "string"}}}
+    error = refused(schema, {"a" * 40 + str(n): 1 for n in range(2000)})  # 30 ms each, else
+    assert "backtracking" in error.message

@@ -106,9 +106,27 @@ def test_it_is_refused_in_the_document_with_its_place() -> None:
     assert problem.hint
 
 
+def blocks(kinds: int) -> dict[str, Any]:
+    """Pages of blocks of several kinds, some of which have blocks again; each is closed."""
+    base = {"$ref": "#/$defs/base"}
+    inner = {"type": "array", "items": {"$ref": "#/$defs/block"}}
+    each = {
+        f"k{i}": {
+            "allOf": [base],
+            "properties": {"kind": {"const": f"k{i}"}, "inner": inner},
+            "unevaluatedProperties": False,
+        }
+        for i in range(kinds)
+    }
+    block = {"oneOf": [{"$ref": f"#/$defs/{name}"} for name in each]}
+    known = {"base": {"properties": {"id": {"type": "string"}}}, "block": block, **each}
+    return {"type": "array", "items": {"$ref": "#/$defs/block"}, "$defs": known}
+
+
 @pytest.mark.parametrize(
     ("schema", "most"),
     [
+        (blocks(20), 20_000),
         ({"type": "object", "properties": {f"p{i}": {"type": "string"} for i in range(5000)}}, 2),
         ({"properties": {"next": {"$ref": "#"}, "value": {}}}, 10),
         ({"properties": {"left": {"$ref": "#"}, "right": {"$ref": "#"}}}, 10),
@@ -125,7 +143,7 @@ def test_it_is_refused_in_the_document_with_its_place() -> None:
             10_000,
         ),
     ],
-    ids=["wide", "list", "tree", "itself", "anchors", "addresses", "kinds of nodes"],
+    ids=["blocks", "wide", "list", "tree", "itself", "anchors", "addresses", "kinds of nodes"],
 )
 def test_what_schemas_usually_are_is_little_work(schema: dict[str, Any], most: int) -> None:
     assert 0 < work_of(schema).visits <= most
@@ -134,8 +152,10 @@ def test_what_schemas_usually_are_is_little_work(schema: dict[str, Any], most: i
 
 def test_names_and_values_to_compare_with_are_work_too() -> None:
     names = [f"n{i}" for i in range(1000)]
-    for part in ({"required": names}, {"enum": names}, {"dependentRequired": {"a": names}}):
+    objects = [{"n": name} for name in names]
+    for part in ({"required": names}, {"enum": objects}, {"dependentRequired": {"a": names}}):
         assert work_of({"items": part}).visits > 1000
+    assert 20 < work_of({"items": {"enum": names}}).visits < 30
 
 
 @pytest.mark.parametrize("ref", ["#/$defs/none", "other", "https://example.com/x", "#none"])

@@ -136,3 +136,11 @@ def _as_constant(value: Any) -> Any:
 @given(JSON)
 def test_any_value_can_be_written_as_a_constant(value: Any) -> None:
     assert mapped({"it": _as_constant(value)}, {}) == {"it": value}
+
+
+@pytest.mark.parametrize("slip", [{"path": "nope"}, {"path": "$.a", "size": 1}, {"path": 3}])
+def test_slips_of_a_stored_map_are_the_constants_they_were(slip: Any) -> None:
+    with pytest.raises(InvalidPath):
+        read_map({"it": slip})
+    kept = read_map({"it": slip}, stored=True).of({"a": 7})["it"]
+    assert kept.keys() == slip.keys()

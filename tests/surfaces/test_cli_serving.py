@@ -124,6 +124,18 @@ def test_a_server_for_others_prints_nothing_that_lets_anybody_in(tmp_path: Path)
         assert (told["login"], told["token_file"]) == (None, None)
 
 
+def test_a_second_server_of_a_folder_leaves_the_first_one_its_token(tmp_path: Path) -> None:
+    with serving(tmp_path, "--json") as (_, said):
+        first = json.loads(said)
+        other = f"sqlite:///{tmp_path / 'other.db'}"
+        with serving(tmp_path, "--json", "--store", other) as (_, said):
+            second = json.loads(said)
+            assert second["token_file"] is None
+            assert second["login"].startswith(second["url"])
+        answer = httpx2.get(f"{first['url']}/api/runs", headers=_headers(tmp_path))
+        assert answer.status_code == 200
+
+
 def test_a_server_whose_output_is_kept_prints_no_link(tmp_path: Path) -> None:
     with serving(tmp_path, "--no-link") as (_, said):
         assert not re.search(r"/login/(?!TEXT)", said)

@@ -101,18 +101,22 @@ class _Serving:
                 files = ServerFiles(Path(STATE_FOLDER))
                 # Commands in this folder talk to it if there is a token for them.
                 local = is_loopback(f"http://{_written(self._address)}")
-                with files.naming(base) if local and _is_first(files) else contextlib.nullcontext():
-                    await self._announce(host, files if local else None, base, url)
+                first = local and _is_first(files)
+                with files.naming(base) if first else contextlib.nullcontext():
+                    await self._announce(host, files if first else None, local, base, url)
                     telling = asyncio.create_task(_tell(stop))
                     keep_what_is_there()
                     proxies = settings.trusted_proxies
                     await server.serve(api, listening, stop, self._grace, proxies)
                     telling.cancel()
 
-    async def _announce(self, host: Host, files: ServerFiles | None, base: str, url: str) -> None:
+    async def _announce(
+        self, host: Host, files: ServerFiles | None, local: bool, base: str, url: str
+    ) -> None:
         """Say where the server is and how to get in.
 
-        Without `files` others reach it too, and what it prints may be kept for others to read.
+        Without `files` commands in this folder talk to no server, or to another one, whose token is
+        there. Unless it is `local`, what it prints may be kept for others to read.
         """
         from stepwell.app.beginnings import first_owner, local_token, login_link
 
@@ -123,8 +127,8 @@ class _Serving:
                 path = str(files.token_path)
                 if token != files.token:
                     files.keep_token(token)
-            link = await login_link(host) if self._with_link else None
-            login = None if link is None else f"{base}/login/{link}"
+        if local and self._with_link and (link := await login_link(host)) is not None:
+            login = f"{base}/login/{link}"
         owner = await first_owner(host)
         if self._as_json:
             emit({"url": base, "login": login, "token_file": path, "store": shown_url(url)})

@@ -85,7 +85,7 @@ class Firer:
             if kind is None:  # another process has a package that brings it
                 raise TriggerInvalid(f"There is no trigger type {trigger.type!r} here.")
             config = kind.valid(trigger.config, trigger.timezone)
-            map = None if config.map is None else read_map(config.map)
+            map = None if config.map is None else read_map(config.map, stored=True)
             if len(self._read) >= MAX_READ:
                 self._read.clear()
             known = self._read[trigger.id] = _Read(trigger.serial, kind, config, map)

@@ -33,6 +33,8 @@ MAX_MESSAGE = 400
 # Words of schemas by which the whole of a value is read.
 _READERS = (b'"pattern', b'"format"', b'"uniqueItems"')
 _BRANCHES = (b'"anyOf"', b'"oneOf"', b'"allOf"', b'"not"', b'"if"')
+# A pattern that looks at a text in ever new ways is given up, and the input does not fit.
+_PATTERNS = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000)
 # Stands in messages where a value is to be put, cut or masked; no message has it otherwise.
 _VALUE = "\0"
 
@@ -47,7 +49,9 @@ def validator(schema: dict[str, Any], mask: str | None = None) -> Any:
     Messages have `mask` in the place of values.
     """
     # Left to itself the library would read files, and fetch what has an address.
-    return jsonschema_rs.validator_for(schema, retriever=_refuse, mask=mask)
+    return jsonschema_rs.validator_for(
+        schema, retriever=_refuse, mask=mask, pattern_options=_PATTERNS
+    )
 
 
 class Inputs:

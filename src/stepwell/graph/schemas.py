@@ -21,6 +21,8 @@ MOST_VISITS = 100_000
 MAX_LEVELS = 200
 # How many addresses references in a part may count from.
 MOST_ADDRESSES = 16
+# How many texts and numbers are compared with in the time of a visit.
+PLAIN_VALUES_OF_A_VISIT = 50
 # Parts that look at the same value: one each, a list of them, or some with names.
 _HERE = ("not", "if", "then", "else")
 _HERE_LISTED = ("allOf", "anyOf", "oneOf")
@@ -111,7 +113,6 @@ class _Schema:
         self._bases: dict[int, tuple[str, ...]] = {}
         self._resources: dict[str, list[Any]] = {_HOME: [schema]}
         self._anchors: dict[str, list[Any]] = {}
-        self._looks_again = False
         self._find_names(schema)
 
     def work(self, defaults: int) -> Work:
@@ -129,7 +130,7 @@ class _Schema:
         if returns > 1:
             total = sum(each.returns for each in found)
             visits = sum(each.visits for each in found) + total * plain
-            visits *= _TIMES_BACK if self._looks_again else 1
+            visits *= _TIMES_BACK if counted.looks_back else 1
         if visits > MOST_VISITS:
             raise self.too_much(self._schema)
         return Work(visits, returns, defaults)
@@ -168,7 +169,6 @@ class _Schema:
                     if isinstance(name := part.get(word), str):
                         self._anchors.setdefault(name.rpartition("#")[2], []).append(part)
                 self._bases[id(part)] = bases
-                self._looks_again |= any(word in part for word in _AGAIN)
             inner = part.values() if isinstance(part, dict) else part
             left += ((each, bases) for each in inner if isinstance(each, dict | list))
 
@@ -206,6 +206,8 @@ class _Counting:
         # Those that something in them leads back to.
         self.targets: set[int] = set()
         self.parts: dict[int, Any] = {}
+        # Whether some part is looked through again that leads back itself.
+        self.looks_back = False
 
     def of(self, part: Any, level: int = 0) -> _Count:
         if not isinstance(part, dict):
@@ -225,6 +227,7 @@ class _Counting:
             found = self.of(each, level + 1)
             visits, returns = visits + found.visits, returns + found.returns
         if any(word in part for word in _AGAIN):
+            self.looks_back |= returns > 0
             visits, returns = visits * _TIMES_AGAIN, returns * _TIMES_AGAIN
         for several in _inside(part) if self._inside else ():
             # Of these one value meets one.
@@ -241,9 +244,12 @@ class _Counting:
 def _compared(part: dict[str, Any]) -> int:
     """How many names and values a part compares what it looks at with."""
     names = part.get("required"), *_named(part, "dependentRequired"), *_named(part, "dependencies")
-    values = [part[word] for word in ("enum", "const") if word in part]
-    return sum(len(each) for each in names if isinstance(each, list)) + sum(
-        values_in(msgspec.json.encode(each)) for each in values
+    values = [*(part["enum"] if isinstance(part.get("enum"), list) else ()), part.get("const")]
+    large = [each for each in values if isinstance(each, dict | list)]
+    return (
+        sum(len(each) for each in names if isinstance(each, list))
+        + sum(values_in(msgspec.json.encode(each)) for each in large)
+        + len(values) // PLAIN_VALUES_OF_A_VISIT
     )
 
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Protocol
 
-from stepwell.errors import StepwellError
+from stepwell.errors import InvalidPath, StepwellError
 from stepwell.graph.definition import Definition
 from stepwell.graph.fields import Fields
 from stepwell.graph.inputs import Inputs, closed_fields
 from stepwell.graph.problems import Problems, below
-from stepwell.kernel.mapping import mapped
+from stepwell.kernel.mapping import mapped, read_map
 
 # What a trigger has beside what its type says.
 COMMON = ("id", "type", "title", "enabled")
@@ -92,14 +92,20 @@ def _config_of(trigger: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def check_map(map: Any, inputs: dict[str, Any] | None, path: str, problems: Problems) -> None:
-    """Note names that no input of the definition has: no run could be started with them."""
+    """Note slips, and names that no input of the definition has: no run could be started so."""
+    place = below(path, "map")
+    if isinstance(map, dict) and not any(each.path.startswith(place) for each in problems.found):
+        try:
+            read_map(map)
+        except InvalidPath as error:
+            problems.error(place, "bad_field", error.message)
     fields = None if inputs is None else closed_fields(inputs)
     if fields is None or not isinstance(map, dict):
         return
     for name in map:
         if name not in fields:
             problems.error(
-                below(below(path, "map"), name), "unknown_input",
+                below(place, name), "unknown_input",
                 f"The definition has no input {name!r}.",
                 problems.did_you_mean(name, fields) or f"It has {', '.join(fields)}.",
             )  # fmt: skip

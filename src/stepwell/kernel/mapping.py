@@ -72,11 +72,15 @@ class Map(msgspec.Struct, frozen=True):
         return found
 
 
-def read_map(values: Mapping[str, Any], where: str = "map") -> Map:
-    """Read a map; raises InvalidPath, which names the place, `map.user.id` say."""
+def read_map(values: Mapping[str, Any], *, stored: bool = False) -> Map:
+    """Read a map; raises InvalidPath, which names the place, `map.user.id` say.
+
+    In one that is `stored`, what has a path and is no lookup is a constant: it was taken for one
+    before such slips were refused, and must go on.
+    """
     if not isinstance(values, Mapping):
-        raise InvalidPath(f"{where} must be a mapping of names to values, not {show(values)}.")
-    return Map({key: _read(each, f"{where}.{key}", 1) for key, each in values.items()})
+        raise InvalidPath(f"map must be a mapping of names to values, not {show(values)}.")
+    return Map({key: _read(each, f"map.{key}", 1, stored) for key, each in values.items()})
 
 
 def mapped(values: Mapping[str, Any], data: Any) -> dict[str, Any]:
@@ -84,7 +88,7 @@ def mapped(values: Mapping[str, Any], data: Any) -> dict[str, Any]:
     return read_map(values).of(data)
 
 
-def _read(value: Any, where: str, depth: int) -> Template:
+def _read(value: Any, where: str, depth: int, stored: bool) -> Template:
     if depth > MAX_DEPTH:
         raise InvalidPath(f"{where} is nested more than {MAX_DEPTH} levels deep.", where=where)
     if isinstance(value, str):
@@ -92,14 +96,22 @@ def _read(value: Any, where: str, depth: int) -> Template:
             return Constant(value.removeprefix("$"))
         return Lookup(_path(value, where), where)
     if isinstance(value, Mapping):
-        if "path" in value:
+        if "path" in value and not (stored and _is_slip(value)):
             return _lookup(value, where)
         return {
-            _literal(key): _read(each, f"{where}.{key}", depth + 1) for key, each in value.items()
+            _literal(key): _read(each, f"{where}.{key}", depth + 1, stored)
+            for key, each in value.items()
         }
     if isinstance(value, list | tuple):
-        return [_read(each, f"{where}[{i}]", depth + 1) for i, each in enumerate(value)]
+        return [_read(each, f"{where}[{i}]", depth + 1, stored) for i, each in enumerate(value)]
     return Constant(value)
+
+
+def _is_slip(value: Mapping[str, Any]) -> bool:
+    """Whether it has a path and yet is no lookup: by other names in it, or by what the path is."""
+    path = value["path"]
+    bare = len(value) == 1 and not (isinstance(path, str) and path.startswith("$"))
+    return bare or not set(value) <= set(_LOOKUP)
 
 
 def _literal(name: str) -> str:

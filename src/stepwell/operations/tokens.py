@@ -8,7 +8,13 @@ from typing import Annotated
 import msgspec
 from msgspec import Meta
 
-from stepwell.errors import PermissionDenied, QuotaExceeded, TokenNotFound, UserNotFound
+from stepwell.errors import (
+    Overtaken,
+    PermissionDenied,
+    QuotaExceeded,
+    TokenNotFound,
+    UserNotFound,
+)
 from stepwell.kernel.access import Permission, TokenRecord, allows, hash_of, new_token
 from stepwell.kernel.clock import LAST, SECOND
 from stepwell.kernel.durations import seconds
@@ -86,7 +92,10 @@ class Tokens(Noun):
         text = new_token(token_id)
         ends = await self._ends_at(expires_in, caller, now)
         token = TokenRecord(token_id, place, whose, name, hash_of(text), permission, now, ends)
-        await self._access.add_token(token)
+        try:
+            await self._access.add_token(token)
+        except Overtaken:
+            raise UserNotFound("They do not belong to the workspace any more.") from None
         return NewToken(token_id, name, text, permission, whose, token.expires_at)
 
     @operation(

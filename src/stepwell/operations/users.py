@@ -292,7 +292,9 @@ class Users(Noun):
         here = None if caller.token_id is None else self._workspace.id
         if not await self._may_act(caller, await self._access.memberships(user.id), here):
             raise PermissionDenied(
-                f"{user.name!r} also belongs to workspaces that are not yours to decide about.",
+                f"{user.name!r} also belongs to workspaces that are not yours to decide about, or "
+                "not with this token. Whoever operates the server can: on its store, `stepwell "
+                f"users link {user.name} --store URL` gives a link.",
                 needs="own",
             )
 

@@ -15,7 +15,7 @@ from urllib.parse import quote, urlencode
 import msgspec
 
 from stepwell import errors
-from stepwell.errors import InvalidInput, ServerUnavailable, StepwellError
+from stepwell.errors import InvalidInput, ServerUnavailable, StepwellError, Unauthenticated
 from stepwell.kernel.codec import encode
 from stepwell.kernel.durations import seconds
 from stepwell.operation import HEADERS
@@ -122,6 +122,8 @@ def error_of(status: int, body: bytes, where: str) -> StepwellError:
             "Is that the URL of a Stepwell server?",
             status=status,
         )
+    if code == Unauthenticated.code:
+        message += " Here the token is STEPWELL_TOKEN, or what the client was given."
     error = BY_CODE.get(code, StepwellError)(message, **problem.get("details", {}))
     error.code = code
     return error

@@ -178,6 +178,7 @@ class SqlAccess:
         forget = f"DELETE FROM links WHERE user_id = $1 AND {nowhere}"
         await self._take_away(
             _alone(workspace_id),
+            _waiting(user_id),  # two who remove them at once would both find them elsewhere
             Statement(delete, (workspace_id, user_id), must=True),
             Statement(tokens, (workspace_id, user_id, now)),
             Statement(disable, (user_id, now)),
@@ -207,8 +208,14 @@ class SqlAccess:
         return [TokenRecord(*row) for row in rows]
 
     async def add_token(self, token: TokenRecord) -> None:
-        add = f"INSERT INTO tokens ({_TOKEN}) VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10)"
-        await self._amend([Statement(add, msgspec.structs.astuple(token))])
+        add = f"""INSERT INTO tokens ({_TOKEN}) SELECT $1, $2, $3, $4, $5, $6,
+                      CAST($7 AS bigint), CAST($8 AS bigint), CAST($9 AS bigint),
+                      CAST($10 AS bigint)
+                  WHERE EXISTS (SELECT 1 FROM members WHERE workspace_id = $2 AND user_id = $3)"""
+        # Whoever is just being removed gets none: it would open again once they are back.
+        await self._amend(
+            [_waiting(token.user_id), Statement(add, msgspec.structs.astuple(token), must=True)]
+        )
 
     async def revoke_token(self, workspace_id: str, token_id: str, now: int) -> bool:
         revoke = """UPDATE tokens SET revoked_at = $3 WHERE workspace_id = $1 AND id = $2
@@ -303,6 +310,11 @@ class SqlAccess:
 def _alone(workspace_id: str) -> Statement:
     """Whoever else changes the members of the workspace waits for this row, and then looks."""
     return Statement("UPDATE workspaces SET title = title WHERE id = $1", (workspace_id,))
+
+
+def _waiting(user_id: str) -> Statement:
+    """Whoever else changes where the user belongs waits for this row, and then looks."""
+    return Statement("UPDATE users SET serial = serial WHERE id = $1", (user_id,))
 
 
 def _as_seen(user_id: str, serial: int) -> Statement:

@@ -171,7 +171,10 @@ def translated(error: Exception, db: asyncpg.Connection | None) -> Exception:
     if closed or isinstance(error, PASSING):
         return StoreUnavailable(f"PostgreSQL: {_text(error)}")
     if isinstance(error, asyncpg.InsufficientPrivilegeError):
-        return StoreForbidden(f"PostgreSQL: {_text(error)}")
+        return StoreForbidden(
+            f"PostgreSQL: {_text(error)}. Users, tokens and sessions are for the role "
+            "stepwell_server, all else that is executed for stepwell_worker."
+        )
     if isinstance(error, _UNFIT):
         return ChangeRefused(f"PostgreSQL: {_text(error)}")
     return error

@@ -79,5 +79,6 @@ async def _applied(db: asyncpg.Connection, shown: str) -> set[int]:
     except asyncpg.InsufficientPrivilegeError as error:
         raise StoreForbidden(
             f"This role may not use the schema `stepwell` of {shown}. Grant it the role "
-            "stepwell_worker, and run `stepwell migrate` as the owner of the database."
+            "stepwell_worker, or to a server stepwell_server, and run `stepwell migrate` as the "
+            "owner of the database."
         ) from error

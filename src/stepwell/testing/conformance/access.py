@@ -165,9 +165,38 @@ async def who_is_removed_has_nothing_left(store: Store) -> None:
 
 
 @check
+async def who_is_removed_everywhere_at_once_has_nothing_left(store: Store) -> None:
+    await user(store, "ada", "owner")
+    access, now = store.access, store.clock.now()
+    for number in range(10):
+        name = f"bob{number}"
+        bob = await user(store, name)
+        await access.add_member(MemberRecord("other", name, "viewer"), replace(bob, serial=2))
+        await access.add_session(session(store, f"s{number}", name), 2)
+        await asyncio.gather(
+            access.remove_member(WORKSPACE, name, now), access.remove_member("other", name, now)
+        )
+        assert await access.sessions(name, now) == []
+        gone = await access.user(name)
+        assert gone is not None
+        assert gone.disabled_at == now
+
+
+@check
+async def who_belongs_no_more_is_given_no_token(store: Store) -> None:
+    for name in ("ada", "bob"):
+        await user(store, name)
+    access = store.access
+    await access.remove_member(WORKSPACE, "bob", store.clock.now())
+    assert await refused(access.add_token(token(store, "t", "bob")))
+    assert await access.token("t") is None
+
+
+@check
 async def a_token_comes_with_its_user_and_role(store: Store) -> None:
     access, now = store.access, store.clock.now()
     ada = await user(store, "ada", "admin")
+    await user(store, "bob")
     made = token(store, "t1", "ada", expires_at=now + 60)
     await access.add_token(made)
     await access.add_token(token(store, "t2", "bob"))
