@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import fcntl
 import os
 import re
 import signal
@@ -41,6 +42,8 @@ def killed(cli: Cli, *words: str, after: Any) -> str:
     with cli.started(*words) as process:
         try:
             assert process.stderr is not None
+            # A page: else it could be through before anybody has read how far it is.
+            fcntl.fcntl(process.stderr, fcntl.F_SETPIPE_SZ, 4096)
             started = re.match(r"Run (\w+) of ", process.stderr.readline())
             assert started is not None
             done: list[str] = []
