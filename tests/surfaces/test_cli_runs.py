@@ -90,6 +90,19 @@ def test_waiting_without_a_worker_warns_and_ctrl_c_tells_the_run(cli: Cli) -> No
     assert cli.status(error["details"]["run_id"]) == "pending"
 
 
+def test_waiting_for_what_no_living_worker_has_says_what_is_missing(cli: Cli) -> None:
+    with cli.worker("jobs:nap"):
+        pass
+    with cli.worker("jobs:greet"):
+        with cli.started("runs", "start", "nap", "--wait") as waiting:
+            assert waiting.stderr is not None
+            run_id = waiting.stderr.readline().split()[1]
+            said = waiting.stderr.readline()
+            assert said.startswith("Warning: unknown_definition: No living worker has the")
+            cli.ok("runs", "cancel", run_id)
+            assert waiting.wait(PATIENCE_SECONDS) == 40
+
+
 def test_failed_attempts_are_shown_under_their_step(cli: Cli) -> None:
     with cli.worker("jobs:stumble"):
         run_id = cli.ok("runs", "start", "stumble", '{"times": 2}', "--wait")["id"]

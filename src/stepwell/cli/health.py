@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, cast
 
 import click
@@ -14,6 +17,8 @@ if TYPE_CHECKING:
     from stepwell.app import Stepwell
 
 OLD_HEARTBEAT_SECONDS = 90
+# How long a run may take to be begun before whoever waits for it is told that nobody can.
+PATIENCE_SECONDS = 2
 
 
 class Alert(msgspec.Struct):
@@ -75,6 +80,27 @@ async def warn_without_worker(stepwell: Stepwell) -> None:
     health = await health_of(stepwell)
     for line in health.warned("no_worker"):
         click.echo(line, err=True)
+
+
+@asynccontextmanager
+async def warned_if_unclaimed(stepwell: Stepwell, run_id: str) -> AsyncIterator[None]:
+    """Say on standard error, while a run is waited for, if it waits until somebody acts."""
+    await warn_without_worker(stepwell)
+    warning = asyncio.create_task(_warn_of_lack(stepwell, run_id))
+    try:
+        yield
+    finally:
+        warning.cancel()
+        # What goes wrong with a hint is no failure of waiting.
+        await asyncio.gather(warning, return_exceptions=True)
+
+
+async def _warn_of_lack(stepwell: Stepwell, run_id: str) -> None:
+    """Living workers lack what the run needs: no waiting helps, until one starts that has it."""
+    await asyncio.sleep(PATIENCE_SECONDS)
+    explanation = await stepwell.explain(run_id)
+    if explanation.code.startswith("unknown_"):
+        click.echo(f"Warning: {explanation.code}: {explanation.message}", err=True)
 
 
 def _warnings(health: Health) -> list[Alert]:

@@ -20,7 +20,7 @@ from stepwell.cli.arguments import (
 )
 from stepwell.cli.exits import StoppedWaiting
 from stepwell.cli.gates import gate_document, gate_lines
-from stepwell.cli.health import Health, judged, looked, warn_without_worker
+from stepwell.cli.health import Health, judged, looked, warned_if_unclaimed
 from stepwell.cli.output import compact, emit
 from stepwell.cli.runtext import list_lines, show_lines
 from stepwell.cli.session import by, connected
@@ -296,8 +296,8 @@ def _begin(begin: Any, wait: bool, timeout: str | None, store: str | None, as_js
         waited_for.append(handle.id)
         if not as_json:
             click.echo(f"Run {handle.id} …", err=True)
-        await warn_without_worker(stepwell)
-        return {**started, "output": await handle.result(limit)}
+        async with warned_if_unclaimed(stepwell, handle.id):
+            return {**started, "output": await handle.result(limit)}
 
     try:
         done = connected(store, work)
