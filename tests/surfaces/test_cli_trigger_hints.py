@@ -53,7 +53,7 @@ def test_nobody_is_warned_while_a_worker_is_alive(report: Cli) -> None:
 
 
 def test_an_event_that_starts_nothing_is_said_to(report: Cli) -> None:
-    done = report("events", "emit", "release")
+    done = report("events", "emit", "release", '{"env": "prod"}')
     assert "Triggers that listen for it: 1." in done.stdout
     assert "No trigger fires" not in done.stderr
     done = report("events", "emit", "relaese")
@@ -63,6 +63,21 @@ def test_an_event_that_starts_nothing_is_said_to(report: Cli) -> None:
     report.ok("triggers", "disable", "report/released")
     assert "report/released is off" in report("events", "emit", "release").stderr
     assert report.ok("events", "emit", "release")["triggers"] == 0
+
+
+def test_an_event_that_filters_turn_away_is_said_to(report: Cli) -> None:
+    report.ok(
+        "triggers", "create", "report", "event",
+        '{"event": "release", "filter": "payload.size > 3"}', "--name", "urgent",
+    )  # fmt: skip
+    for payload, said in (
+        ('{"env": "test", "size": 1}', "listen for it: 2; none of them wants this payload."),
+        ('{"env": "prod", "size": 1}', "listen for it: 2; 1 of them wants this payload."),
+        ('{"env": "prod", "size": 4}', "listen for it: 2."),
+    ):
+        assert said in report("events", "emit", "release", payload).stdout
+    done = report.ok("events", "emit", "release", '{"env": "test", "size": 4}')
+    assert (done["triggers"], done["wanting"]) == (2, 1)
 
 
 def test_a_trigger_shows_how_its_last_run_ended(report: Cli) -> None:

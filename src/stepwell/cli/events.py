@@ -6,12 +6,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from stepwell.catalog import trigger_types
 from stepwell.cli.arguments import common, read_json
 from stepwell.cli.health import warn_without_worker
 from stepwell.cli.output import brief, emit, moment, table
 from stepwell.cli.session import connected
+from stepwell.errors import StepwellError
 from stepwell.graph.problems import Problems
 from stepwell.kernel.clock import to_datetime
+from stepwell.kernel.records import EventRecord
 
 if TYPE_CHECKING:
     from stepwell.app import Stepwell
@@ -54,15 +57,33 @@ def emit_(
         return created, found
 
     created, found = connected(store, work)
-    listening = sum(each.event == type_ and each.status == "enabled" for each in found)
+    listening = [each for each in found if each.event == type_ and each.status == "enabled"]
+    wanting = sum(_may_want(each, EventRecord("", type_, key, given, 0)) for each in listening)
     if as_json:
-        emit({"type": type_, "key": key, "emitted": created, "triggers": listening})
+        counts = {"triggers": len(listening), "wanting": wanting}
+        emit({"type": type_, "key": key, "emitted": created, **counts})
     elif created:
-        click.echo(f"Emitted {type_}. Triggers that listen for it: {listening}.")
+        filtered = f"; {_of_them(wanting)} this payload" if wanting < len(listening) else ""
+        click.echo(f"Emitted {type_}. Triggers that listen for it: {len(listening)}{filtered}.")
     else:
         click.echo(f"There was an event {type_} with this key already; nothing was emitted.")
     if created and not listening:
         click.echo(_unheard(type_, found), err=True)
+
+
+def _may_want(trigger: TriggerView, event: EventRecord) -> bool:
+    """Whether its filter lets an event pass, as far as that is known here."""
+    kind, text = trigger_types().get(trigger.type), trigger.config.get("filter")
+    if kind is None or (isinstance(text, str) and "event" in text):
+        return True  # the id and the time of the event are known where it was stored
+    try:
+        return kind.wants(kind.valid(trigger.config, trigger.timezone), event)
+    except StepwellError:  # whoever fires it says so at the trigger
+        return True
+
+
+def _of_them(wanting: int) -> str:
+    return {0: "none of them wants", 1: "1 of them wants"}.get(wanting, f"{wanting} of them want")
 
 
 def _unheard(type_: str, found: list[TriggerView]) -> str:
