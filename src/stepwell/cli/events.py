@@ -10,6 +10,7 @@ from stepwell.catalog import trigger_types
 from stepwell.cli.arguments import common, read_json
 from stepwell.cli.health import warn_without_worker
 from stepwell.cli.output import brief, emit, moment, table
+from stepwell.cli.server_files import needs_store
 from stepwell.cli.session import connected
 from stepwell.errors import StepwellError
 from stepwell.graph.problems import Problems
@@ -117,6 +118,8 @@ def list_(
     """
 
     async def work(stepwell: Stepwell) -> tuple[Any, list[dict[str, Any]]]:
+        if cloudevents and hasattr(stepwell, "server_url"):
+            raise needs_store("--cloudevents")
         page = await stepwell.events.list(type_, limit=limit, cursor=cursor)
         return page, stepwell.events.cloudevents(page.items) if cloudevents else []
 
