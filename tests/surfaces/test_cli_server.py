@@ -100,6 +100,12 @@ def test_commands_about_runs_do_at_a_server_what_they_do_here(there: Cli, here: 
     assert forked["output"] == {"hello": "Ada"}
 
 
+def test_a_wrong_status_is_refused_at_a_server_as_it_is_here(there: Cli, here: Cli) -> None:
+    words = ("runs", "list", "--status", "complete", "--status", "failed")
+    assert "'complete' is no status; there are pending, running" in here(*words).stderr
+    assert there(*words).stderr == here(*words).stderr
+
+
 def test_a_run_is_watched_at_a_server_as_it_is_here(there: Cli, here: Cli) -> None:
     run_id = there.ok("runs", "start", "ask")["id"]
     with there.started("runs", "watch", run_id, "--json") as watching:

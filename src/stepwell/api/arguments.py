@@ -8,7 +8,7 @@ from datetime import datetime
 from functools import reduce
 from operator import or_
 from types import NoneType, UnionType
-from typing import Any, Union, get_args, get_origin
+from typing import Any, Literal, Union, get_args, get_origin
 from urllib.parse import parse_qsl
 
 import msgspec
@@ -129,9 +129,22 @@ def _converted(value: Any, parameter: Parameter) -> Any:
         kind = reduce(or_, _choices(parameter.type))
         return msgspec.convert(value, kind, strict=False)
     except msgspec.ValidationError as error:
-        raise InvalidInput(
-            f"{parameter.name} is not what is asked for: {error}.", path=parameter.name
-        ) from None
+        said = _no_choice(value, parameter) or (
+            f"{parameter.name} is not what is asked for: {error}."
+        )
+        raise InvalidInput(said, path=parameter.name) from None
+
+
+def _no_choice(value: Any, parameter: Parameter) -> str:
+    """That a value is none of those there are; empty if it is not one of a few."""
+    for kind in _choices(parameter.type):
+        for each in (kind, *get_args(kind)):
+            if get_origin(each) is Literal:
+                known = get_args(each)
+                given = value if isinstance(value, list) else [value]
+                wrong = next((text for text in given if text not in known), "")
+                return f"{show(wrong)} is no {parameter.name}; there are {', '.join(known)}."
+    return ""
 
 
 def tags_in(text: str) -> list[str]:
