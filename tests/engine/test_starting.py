@@ -51,6 +51,17 @@ async def test_idempotency_holds_between_processes(world: World) -> None:
         assert sum(run.created for run in runs) == 30
 
 
+async def test_a_misspelt_definition_is_told_which_was_meant(world: World) -> None:
+    async def other(ctx: Any, input: Any) -> None: ...
+
+    others = [workflow(name=f"other-{n:02}")(other) for n in range(12)]
+    async with world([hold, *others]) as sw:
+        with pytest.raises(UnknownDefinition) as refused:
+            await sw.start("hodl")
+    assert "in this store. Did you mean 'hold'? It has hold, other-00, " in refused.value.message
+    assert "other-08 and 3 more. Pass" in refused.value.message
+
+
 async def test_a_delayed_run_waits_for_its_time(world: World, clock: Any) -> None:
     @workflow
     async def quick(ctx: Any, input: Any) -> Any:

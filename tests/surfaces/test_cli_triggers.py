@@ -112,6 +112,7 @@ def test_a_trigger_of_a_document_is_changed_there(cli: Cli) -> None:
     [
         (("show", "report/none"), "DEFINITION/NAME"),
         (("create", "none", "manual"), "No definition 'none'"),
+        (("create", "reprot", "manual"), "Did you mean 'report'?"),
         (("create", "report", "sched"), "there are event, manual, schedule, webhook"),
         (("create", "report", "schedule", "{}"), "cron, every, at"),
         (("create", "report", "schedule", '{"every": "1h"}', "--name", "nightly"), "'nightly'"),

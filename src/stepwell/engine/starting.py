@@ -24,7 +24,14 @@ from stepwell.kernel.durations import Duration, check_deadline, seconds
 from stepwell.kernel.gates import SIGNALS
 from stepwell.kernel.ids import Ids
 from stepwell.kernel.limits import definition_limit, has_queue, key_limit
-from stepwell.kernel.names import MAX_LENGTH, check_count, check_run_id, check_text
+from stepwell.kernel.names import (
+    MAX_LENGTH,
+    check_count,
+    check_run_id,
+    check_text,
+    did_you_mean,
+    some_of,
+)
 from stepwell.kernel.pacing import faulty_priority
 from stepwell.kernel.programs import code_program
 from stepwell.kernel.run import Run
@@ -286,11 +293,11 @@ class Starter:
                 f"`stepwell definitions draft publish {name}`."
             )
         else:
-            names = ", ".join(await self._store.definition_names(self._workspace_id)) or "none"
+            names = await self._store.definition_names(self._workspace_id)
             said = (
-                f"There is no definition {name!r} in this store; it has {names}. Pass it to "
-                "Stepwell(workflows=…), start a worker that has it, or publish it: "
-                "`stepwell definitions publish FILE`."
+                f"There is no definition {name!r} in this store.{did_you_mean(name, names)} It has "
+                f"{some_of(names) or 'none'}. Pass what is missing to Stepwell(workflows=…), start "
+                "a worker that has it, or publish it: `stepwell definitions publish FILE`."
             )
         return UnknownDefinition(said, definition=name)
 

@@ -100,11 +100,14 @@ def no_such_run(run_id: object) -> RunNotFound:
 
 def no_such_step(run_id: str, key: str, keys: Sequence[str]) -> StepNotFound:
     """For a key that no step of a run has."""
-    shown = ", ".join(map(repr, keys[:MAX_SHOWN])) or "none yet"
-    more = f" and {len(keys) - MAX_SHOWN} more" if len(keys) > MAX_SHOWN else ""
-    return StepNotFound(
-        f"Run {run_id} has no step {key!r}. Its steps are: {shown}{more}.", run_id=run_id
-    )
+    shown = some_of([repr(each) for each in keys]) or "none yet"
+    return StepNotFound(f"Run {run_id} has no step {key!r}. Its steps are: {shown}.", run_id=run_id)
+
+
+def some_of(names: Sequence[str]) -> str:
+    """Names for a message: the first of them, and how many more there are."""
+    more = f" and {len(names) - MAX_SHOWN} more" if len(names) > MAX_SHOWN else ""
+    return ", ".join(names[:MAX_SHOWN]) + more
 
 
 def bounded(key: str) -> str:

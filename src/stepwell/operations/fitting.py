@@ -10,7 +10,7 @@ from stepwell.errors import InvalidInput, UnknownDefinition
 from stepwell.graph.inputs import Inputs
 from stepwell.graph.problems import Problem, Problems
 from stepwell.graph.triggers import check_map, doubt_map, warn_of_secrets
-from stepwell.kernel.names import show
+from stepwell.kernel.names import did_you_mean, show
 from stepwell.kernel.records import TriggerRecord
 from stepwell.operation import Workspace
 from stepwell.operations.arming import type_named
@@ -21,9 +21,11 @@ async def version_of(workspace: Workspace, definition: str) -> VersionRow:
     """The current version of a definition; raises if there is none."""
     row = await workspace.store.version(workspace.id, definition, None)
     if row is None:
+        names = await workspace.store.definition_names(workspace.id)
         raise UnknownDefinition(
-            f"No definition {show(definition)} has been published. Publish it first, or start "
-            "a worker that brings it.",
+            f"No definition {show(definition)} has been published."
+            f"{did_you_mean(definition, names)} Publish it first, or start a worker that brings "
+            "it.",
             definition=definition,
         )
     return row
