@@ -76,3 +76,10 @@ async def test_every_operation_answers_what_it_returns(store_url: str) -> None:
         assert {each.operation for each in rows} == recorded | {"login"}
         assert {each.operation for each in rows if not each.subject} == {"secrets.rotate"}
     assert called == operations().keys()
+
+
+async def test_a_body_with_an_unknown_field_is_told_which_there_are(store_url: str) -> None:
+    async with served(store_url) as server:
+        answer = await server.ask("POST", "/api/definitions/any/runs", {"name": "Ada"})
+    assert answer.status_code == 422
+    assert "unknown field `name`. Its fields are: input, " in answer.json()["detail"]

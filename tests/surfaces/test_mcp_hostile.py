@@ -56,6 +56,7 @@ async def test_arguments_of_other_kinds_are_refused_by_name(
         error = await refused(client, tool, **arguments)
         assert error["code"] == "invalid_input"
         assert f"`{said}`" in error["message"] or f"$.{said}" in error["message"]
+        assert " There are: " in error["message"]
 
 
 @generations

@@ -64,8 +64,10 @@ class ArgumentReader:
             given = self._decoder.decode(body or b"{}")
         except msgspec.ValidationError as error:
             _, _, path = str(error).partition(" - at ")
+            fields = f" Its fields are: {', '.join(self._body_fields) or 'none'}."
             raise InvalidInput(
-                f"The body does not have the form that is asked for: {error!s:.300}.",
+                f"The body does not have the form that is asked for: {error!s:.300}."
+                + ("" if path else fields),
                 path=path[:300].strip("`") or "$",
             ) from None
         except RecursionError:

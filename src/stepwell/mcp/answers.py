@@ -16,7 +16,7 @@ from stepwell.kernel.presenting import present
 
 log = logging.getLogger("stepwell.mcp")
 
-T = TypeVar("T")
+T = TypeVar("T", bound=msgspec.Struct)
 
 
 def answer(value: Any) -> types.CallToolResult:
@@ -62,7 +62,10 @@ def read(given: Mapping[str, Any], kind: type[T]) -> T:
     try:
         return msgspec.convert(given, kind)
     except (msgspec.ValidationError, RecursionError) as error:
-        raise InvalidInput(f"The arguments do not fit: {error!s:.300}.") from error
+        fields = ", ".join(kind.__struct_fields__) or "none"
+        raise InvalidInput(
+            f"The arguments do not fit: {error!s:.300}. There are: {fields}."
+        ) from error
 
 
 def schema_of(kind: type) -> dict[str, Any]:
