@@ -215,6 +215,13 @@ def test_what_needs_the_store_says_so(there: Cli, words: tuple[str, ...]) -> Non
     assert (refused.exit_code, f"{option} needs a store itself" in refused.stderr) == (10, True)
 
 
+@pytest.mark.parametrize("word", ["worker", "serve", "mcp", "migrate"])
+def test_what_is_for_stores_promises_no_server(lite: Cli, word: str) -> None:
+    said = " ".join(lite(word, "--help").stdout.split())
+    assert "else STEPWELL_STORE, else a file in this folder." in said
+    assert "STEPWELL_URL" not in said
+
+
 @pytest.mark.parametrize("words", [("worker",), ("migrate",)])
 def test_what_is_for_stores_asks_for_one(lite: Cli, words: tuple[str, ...]) -> None:
     lite.named = {"STEPWELL_STORE": None, "STEPWELL_URL": "http://127.0.0.1:1"}

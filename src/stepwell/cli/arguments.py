@@ -24,6 +24,12 @@ store_option = click.option(
     help="Where runs are kept; else the server STEPWELL_URL, else the store STEPWELL_STORE, else "
     "the server that runs in this folder, else a file in it.",
 )
+# For what no server does in place of a store.
+store_alone = click.option(
+    "--store",
+    metavar="URL",
+    help="Where runs are kept; else STEPWELL_STORE, else a file in this folder.",
+)
 as_json = click.option("--json", "as_json", is_flag=True, help="Write one JSON document.")
 run_id = click.argument("run_id", metavar="RUN")
 _wait = click.option("--wait", is_flag=True, help="Wait for the run to end and print its output.")

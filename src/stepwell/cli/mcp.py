@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.cli.arguments import store_option
+from stepwell.cli.arguments import store_alone
 from stepwell.cli.oneself import own_name
 from stepwell.cli.session import WORKSPACE, store_url
 from stepwell.errors import WorkspaceNotFound
@@ -41,7 +41,7 @@ LONGEST_WAIT_SECONDS = 60
     help="How long a tool that starts a run waits for its output.",
 )
 @click.option("--url", metavar="URL", help="Of the server where people look at runs and gates.")
-@store_option
+@store_alone
 def mcp(
     level: Any, workspace: str, wait_seconds: float, url: str | None, store: str | None
 ) -> None:

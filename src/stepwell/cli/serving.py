@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.cli.arguments import common, read_duration
+from stepwell.cli.arguments import as_json, read_duration, store_alone
 from stepwell.cli.output import emit
 from stepwell.cli.server_files import ServerFiles, listens
 from stepwell.cli.session import store_url
@@ -43,7 +43,8 @@ LOOPBACK = frozenset({"localhost"})
     "--grace", default="10s", show_default=True, metavar="DURATION",
     help="When stopped, time for requests and steps in progress to finish, together.",
 )  # fmt: skip
-@common
+@store_alone
+@as_json
 def serve(
     targets: tuple[str, ...], host: str, port: int, no_link: bool, no_worker: bool,
     concurrency: int, grace: str, store: str | None, as_json: bool,

@@ -8,7 +8,7 @@ from importlib import import_module
 import click
 
 from stepwell.catalog import check_url, is_sqlite, postgres, sqlite_path, store_for
-from stepwell.cli.arguments import as_json, common
+from stepwell.cli.arguments import as_json, store_alone
 from stepwell.cli.output import emit
 from stepwell.cli.session import store_url
 from stepwell.errors import ForkRefused
@@ -17,7 +17,8 @@ from stepwell.kernel.urls import shown_url
 
 
 @click.command()
-@common
+@store_alone
+@as_json
 def migrate(store: str | None, as_json: bool) -> None:
     """Bring the store's schema up to date.
 

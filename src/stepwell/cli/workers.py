@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from stepwell.cli.arguments import common, read_duration
+from stepwell.cli.arguments import as_json, common, read_duration, store_alone
 from stepwell.cli.exposing import HIGHEST_PORT, Showing, shown
 from stepwell.cli.health import Health, health_of
 from stepwell.cli.output import emit, moment, table
@@ -68,7 +68,8 @@ log = logging.getLogger("stepwell.worker")
     "--metrics-host", default="127.0.0.1", show_default=True, help="The address to show them at."
 )
 @click.option("--supervised", type=int, hidden=True)
-@common
+@store_alone
+@as_json
 def worker(
     targets: tuple[str, ...], processes: int, concurrency: int, lease: str, grace: str,
     metrics_port: int | None, metrics_host: str, supervised: int | None, store: str | None,
