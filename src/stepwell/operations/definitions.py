@@ -111,7 +111,7 @@ class Definitions(Drafts, Syncing, Noun):
         raises=(UnknownDefinition, RevisionNotFound),
     )  # fmt: skip
     async def revision(self, name: DefinitionRef, ref: str | int | None = None) -> RevisionRecord:
-        """A revision, named as for `document`; the current one unless said."""
+        """A revision, by its hash, six or more characters of that, its version or number."""
         return await self._revising.revision(name, ref)
 
     @operation("GET /definitions/{name}/history", needs="read", raises=(UnknownDefinition,))
