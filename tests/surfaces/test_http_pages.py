@@ -52,6 +52,18 @@ async def browser(server: Served, user: str) -> None:
     assert (await server.http.get(f"/login/{link}")).status_code == 303
 
 
+async def test_a_used_login_link_says_on_a_page_how_to_get_another(server: Served) -> None:
+    link = await server.host.doorkeeper.new_link("member-1")
+    assert (await server.http.get(f"/login/{link}")).status_code == 303
+    asked = {"accept": "text/html,application/xhtml+xml,*/*;q=0.8"}
+    page = await server.http.get(f"/login/{link}", headers=asked)
+    assert (page.status_code, page.headers["content-type"]) == (401, "text/html; charset=utf-8")
+    assert "stepwell users link NAME --store" in page.text
+    problem = await server.http.get(f"/login/{link}")
+    assert (problem.status_code, problem.json()["code"]) == (401, "unauthenticated")
+    assert "stepwell users link NAME --store" in problem.json()["detail"]
+
+
 def form_of(page: httpx2.Response) -> tuple[str, dict[str, str]]:
     """Where the form of a page leads, and what a browser sends when Approve is pressed."""
     [action] = re.findall(r'<form method="post" action="([^"]+)">', page.text)

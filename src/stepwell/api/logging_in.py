@@ -4,14 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from email.utils import format_datetime
+from html import escape
 
 import msgspec
 
 from stepwell.api.exchange import Answer, Request
 from stepwell.api.gatehouse import COOKIE
 from stepwell.api.guard import check_origin
+from stepwell.api.visits import page
 from stepwell.app.doorkeeper import Doorkeeper, Login
-from stepwell.errors import BodyInvalid, InvalidInput
+from stepwell.errors import BodyInvalid, InvalidInput, Unauthenticated
 from stepwell.kernel.clock import moment
 
 MAX_BYTES = 8 * 1024
@@ -50,7 +52,12 @@ class LoginLink:
         self._doorkeeper = doorkeeper
 
     async def __call__(self, request: Request, values: Mapping[str, str]) -> Answer:
-        session = await self._doorkeeper.login_with_link(values["link"], request.address)
+        try:
+            session = await self._doorkeeper.login_with_link(values["link"], request.address)
+        except Unauthenticated as error:
+            if "text/html" not in request.headers.get("accept", ""):
+                raise
+            return page(f"<p>{escape(error.message)}</p>", 401)
         return Answer(303, headers=[("location", "/"), session_cookie(request, session)])
 
 

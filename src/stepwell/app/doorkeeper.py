@@ -247,7 +247,10 @@ class Doorkeeper:
         with suppress(Overtaken):  # what changed may have ended the link
             if user is not None and await self._belongs(user):
                 return await self._logged_in(user, way="link", address=address)
-        raise Unauthenticated("The link was used already, or is too old. Ask for a new one.")
+        raise Unauthenticated(
+            "The link was used already, or is too old. Ask an owner for a new one, or make one on "
+            "the server's machine: stepwell users link NAME --store URL"
+        )
 
     async def login_as(self, name: str, address: str) -> Login:
         """Log in whom somebody else vouches for; `count_login` comes before they are asked."""
