@@ -119,6 +119,7 @@ def test_nodes_that_a_run_never_reaches_are_listed_with_a_reason(lite: Cli) -> N
     [
         (("none.yaml",), "none.yaml cannot be read: No such file"),
         ((".",), "cannot be read: Is a directory"),
+        (("jobs.py",), "executed by `stepwell worker MODULE`, and started by"),
         (("flow.yaml", "--input", "{oh"), "The input is not JSON"),
         (("flow.yaml", "--input", '{"orders": "all"}'), "orders"),
         (("flow.yaml", "--input", '{"order": [1]}'), "did you mean 'orders'?"),

@@ -64,6 +64,11 @@ def run(
       stepwell run examples/release-approval.yaml --input '{"tag": "v1.2.3"}'
       stepwell run examples/dialects/shiny.formula.toml --input '{"feature": "x"}' --auto-advance
     """
+    if file.endswith(".py"):
+        raise InvalidInput(
+            f"{show(file)} is Python; FILE is a definition in YAML or JSON. Workflows in Python "
+            "are executed by `stepwell worker MODULE`, and started by `stepwell runs start NAME`."
+        )
     document = load(
         file, f" To start a definition that is published: stepwell runs start {show(file)[1:-1]}"
     )
