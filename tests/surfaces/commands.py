@@ -191,7 +191,7 @@ MORE: Mapping[str, set[str]] = {
     "drafts.discard": {"name"},
     "drafts.get": {"problems"},
     "drafts.save": {"problems"},
-    "events.emit": {"type", "key", "triggers"},
+    "events.emit": {"type", "key", "triggers", "wanting"},
     "runs.cancel": {"id"},
     "runs.list": {"health"},
     "runs.signal": {"id"},
